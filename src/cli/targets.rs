@@ -77,13 +77,15 @@ fn instructions() -> Result<String> {
 }
 
 fn table() -> String {
-    let host = Target::host().map(|t| t.name);
+    let host = Target::host();
     let mut text = String::new();
     for target in Target::all() {
-        let mark = match (Some(&target.name) == host.as_ref(), target.runs_on_host()) {
-            (true, _) => "  runs here, the default",
-            (false, true) => "  runs here",
-            (false, false) => "",
+        let more = host.as_ref().and_then(|host| host.name.strip_prefix(&target.name));
+        let mark = match (more, target.runs_on_host()) {
+            (Some(""), _) => "  runs here, the default".to_string(),
+            (Some(more), _) if more.starts_with('+') => format!("  runs here, the default with {}", &more[1..]),
+            (_, true) => "  runs here".to_string(),
+            (_, false) => String::new(),
         };
         let line = format!(
             "{:16} {:2} registers of {:3} bits, {:3.0} GFLOP/s f32 a core{mark}",

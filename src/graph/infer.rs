@@ -334,11 +334,17 @@ fn matmul(inputs: &[&TensorType], transpose_a: bool, transpose_b: bool) -> Check
     Ok(TensorType { dtype, shape: out })
 }
 
-/// The type of the sums of the products of two tensors: i32 for integers of 8 bits, signed or not each, and for two of i16, or
-/// else that of the first one.
+/// The type of the sums of the products of two tensors: i32 for integers of 8 bits, signed or not each, and for two of i16, f32
+/// for two of f16 or of bf16, or else that of the first one.
 fn sum_type(a: &TensorType, b: &TensorType) -> DType {
     let all = |types: &[DType]| [a, b].iter().all(|t| types.contains(&t.dtype));
-    if all(&[DType::I8, DType::U8]) || all(&[DType::I16]) { DType::I32 } else { a.dtype }
+    if all(&[DType::I8, DType::U8]) || all(&[DType::I16]) {
+        DType::I32
+    } else if all(&[DType::F16]) || all(&[DType::BF16]) {
+        DType::F32
+    } else {
+        a.dtype
+    }
 }
 
 /// Returns true for a factor of 16 bits that a factor in f32 is multiplied with: it is widened.

@@ -13,6 +13,7 @@ use crate::graph::op::{Layout, Op, Window};
 use crate::graph::rules::layout::{channels_first, channels_last};
 use crate::graph::rules::pattern::Keep::{Beside, Instead};
 use crate::graph::rules::pattern::{Match, Rule, build};
+use crate::graph::rules::precision::unrounded;
 use crate::graph::rules::toom_cook::{Transforms, error_bound, numbers};
 use crate::runtime::error::unknown;
 use crate::runtime::{DType, Error, Result, Tensor};
@@ -193,7 +194,7 @@ fn minimal_filtering(
     operands: &[Id],
     out: &[i64],
 ) -> Option<Id> {
-    let (x, w) = (operands[0], operands[1]);
+    let (x, w) = (unrounded(network, operands[0])?, unrounded(network, operands[1])?);
     let ty = network.ty(x);
     let dims = window.kernel.len();
     let size = &out[1..=dims];

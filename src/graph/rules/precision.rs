@@ -1,13 +1,13 @@
 //! Precision: products and convolutions of f32 whose operands have 16 bits, with sums in f32.
 //!
-//! A row replaces an operator by the same one of rounded operands: the first one is rounded and widened again, so that what
-//! computes it may store it in 16 bits; the second one is of 16 bits, and weights are so from their folding on. Sums stay in
-//! f32, and nothing rounds their result. The rows run once between those that fold constants into weights and those that
-//! multiply layouts and algorithms: scales are in the weights before these are rounded, and no transform sees rounded numbers.
+//! A row replaces an operator by the same one of rounded operands: what computes them may store them in 16 bits, and weights are
+//! so from their folding on. Sums stay in f32, and nothing rounds their result. The rows run once between those that fold
+//! constants into weights and those that multiply layouts and algorithms: scales are in the weights before these are rounded, and
+//! no transform sees rounded numbers. Depthwise convolutions, which no instruction on halves takes, stand beside those of f32.
 
 use crate::graph::egraph::network::Network;
 use crate::graph::op::Op;
-use crate::graph::rules::pattern::Keep::Instead;
+use crate::graph::rules::pattern::Keep::{Beside, Instead};
 use crate::graph::rules::pattern::{Match, Rule, build};
 use crate::runtime::error::unknown;
 use crate::runtime::{DType, Error, Result};
@@ -58,10 +58,24 @@ impl std::str::FromStr for Precision {
 #[rustfmt::skip]
 pub fn rules() -> Vec<Rule> {
     vec![
-        build  (Instead, "conv-halves",             "(conv@c ...)",                      of_halves),
+        build  (Instead, "conv-halves",             "(conv@c ...)",                      conv_of_halves),
+        build  (Beside,  "conv-depthwise-halves",   "(conv@c ...)",                      depthwise_of_halves),
         build  (Instead, "conv-transpose-halves",   "(conv_transpose@c ...)",            of_halves),
         build  (Instead, "matmul-halves",           "(matmul@c ...)",                    of_halves),
     ]
+}
+
+fn conv_of_halves(network: &mut Network, m: &Match) -> Option<Id> {
+    if is_depthwise(network, m) { None } else { of_halves(network, m) }
+}
+
+fn depthwise_of_halves(network: &mut Network, m: &Match) -> Option<Id> {
+    if is_depthwise(network, m) { of_halves(network, m) } else { None }
+}
+
+/// Returns true for the convolution at the root whose groups have one channel each.
+fn is_depthwise(network: &Network, m: &Match) -> bool {
+    matches!(m.root(), (Op::Conv { group, .. }, operands) if *group > 1 && network.shape(operands[1])[1] == 1)
 }
 
 /// The operator at the root with operands of 16 bits, where both are f32.
@@ -71,9 +85,11 @@ fn of_halves(network: &mut Network, m: &Match) -> Option<Id> {
     if operands[..2].iter().any(|&id| network.ty(id).dtype != DType::F32) {
         return None;
     }
-    let x = rounded(network, operands[0], half)?;
-    let x = network.op(Op::Cast(DType::F32), &[x])?;
-    let w = rounded(network, operands[1], half)?;
+    let (mut x, w) = (rounded(network, operands[0], half)?, rounded(network, operands[1], half)?);
+    // sums are f32 where both operands have one type
+    if network.ty(x).dtype != network.ty(w).dtype || matches!(op, Op::ConvTranspose { .. }) {
+        x = network.op(Op::Cast(DType::F32), &[x])?;
+    }
     let operands: Vec<Id> = [x, w].into_iter().chain(operands[2..].iter().copied()).collect();
     network.op(op.clone(), &operands)
 }
@@ -85,4 +101,27 @@ fn rounded(network: &mut Network, id: Id, half: DType) -> Option<Id> {
         _ => None,
     });
     source.or_else(|| network.op(Op::Cast(half), &[id]))
+}
+
+/// A class in f32: what its halves were rounded from, or else these widened.
+pub fn unrounded(network: &mut Network, id: Id) -> Option<Id> {
+    let half = network.ty(id).dtype;
+    if !matches!(half, DType::F16 | DType::BF16) {
+        return Some(id);
+    }
+    let source = |network: &Network, id: Id| {
+        network.applications(id).find_map(|(op, c)| match op {
+            Op::Cast(to) if *to == half && network.ty(c[0]).dtype == DType::F32 => Some(c[0]),
+            _ => None,
+        })
+    };
+    let turned = network.applications(id).find_map(|(op, c)| match op {
+        Op::Transpose { perm } => Some((perm.clone(), source(network, c[0])?)),
+        _ => None,
+    });
+    match (source(network, id), turned) {
+        (Some(source), _) => Some(source),
+        (None, Some((perm, source))) => network.transpose(source, &perm),
+        (None, None) => network.op(Op::Cast(DType::F32), &[id]),
+    }
 }
