@@ -208,20 +208,54 @@ pub(super) fn dequantize_linear(g: &mut Importer, n: &Source) -> Result<Vec<Valu
     let (x, scale, zero) = (n.input(0)?, n.input(1)?, n.optional(2));
     let to = named_type(n, "output_dtype")?.unwrap_or(g.ty(scale).dtype);
     let shape = g.shape(x).to_vec();
+    let weights = to == DType::F32 && are_weights(g, n, x);
+    if let Some(axis) = blocked_axis(g, n, [x, scale]).filter(|_| weights) {
+        return Ok(vec![blocked_weights(g, x, Quantised { scale, zero }, axis)?]);
+    }
     let scale = spread(g, n, scale, &shape)?;
     let scale = g.cast_to(scale, DType::F32)?;
     let float = Fields::of(g.ty(x).dtype).is_some();
     let zero = zero.filter(|_| !float).map(|zero| spread(g, n, zero, &shape)).transpose()?;
-    if to == DType::F32 && are_weights(g, n, x) {
+    if weights && n.int("block_size", 0) == 0 {
         return Ok(vec![weights_of(g, x, Quantised { scale, zero })?]);
     }
     let value = reals_of(g, x, Quantised { scale, zero })?;
     Ok(vec![g.cast_to(value, to)?])
 }
 
-/// Returns true for constant integers of 8 bits that only products read.
+/// The axis along which blocks that fill an operand have scales of their own; `None` where there are none.
+fn blocked_axis(g: &Importer, n: &Source, [x, scale]: [ValueId; 2]) -> Option<usize> {
+    let (shape, own, block) = (g.shape(x), g.shape(scale), n.int("block_size", 0));
+    let axis = g.axis(n.int("axis", 1), shape.len()).ok()?;
+    let fits = |d: usize| own[d] == if d == axis { shape[d] / block } else { shape[d] };
+    let whole = block > 0 && shape[axis] % block == 0 && own.len() == shape.len();
+    (whole && (0..own.len()).all(fits)).then_some(axis)
+}
+
+/// [`weights_of`] with a scale for each block along an axis, which is split into blocks and joined again.
+fn blocked_weights(g: &mut Importer, x: ValueId, by: Quantised, axis: usize) -> Result<ValueId> {
+    let shape = g.shape(x).to_vec();
+    let blocks = g.shape(by.scale)[axis];
+    let mut split = shape.clone();
+    split[axis] = blocks;
+    split.insert(axis + 1, 1);
+    let reshaped = |g: &mut Importer, value: ValueId, shape: &[i64]| {
+        let value = g.computable(value)?;
+        g.emit(Op::Reshape { shape: shape.to_vec() }, &[value])
+    };
+    let zero = by.zero.map(|zero| reshaped(g, zero, &split)).transpose()?;
+    let scale = reshaped(g, by.scale, &split)?;
+    let scale = g.cast_to(scale, DType::F32)?;
+    split[axis + 1] = shape[axis] / blocks;
+    let x = reshaped(g, x, &split)?;
+    let value = weights_of(g, x, Quantised { scale, zero })?;
+    g.emit_unfolded(Op::Reshape { shape }, &[value])
+}
+
+/// Returns true for constant integers of up to 8 bits that only products read.
 fn are_weights(g: &Importer, n: &Source, x: ValueId) -> bool {
-    let bytes = matches!(g.ty(x).dtype, DType::I8 | DType::U8) && g.rank(x) >= 2 && n.int("block_size", 0) == 0;
+    let dtype = g.ty(x).dtype;
+    let bytes = (matches!(dtype, DType::I8 | DType::U8) || integer(dtype).is_some()) && g.rank(x) >= 2;
     let reads = |node: &&NodeProto| node.input.iter().any(|i| Some(i) == n.proto.output.first());
     let products = ["Conv", "MatMul", "Gemm"];
     let is_output = || g.proto.output.iter().any(|o| Some(&o.name) == n.proto.output.first());
@@ -233,8 +267,10 @@ fn are_weights(g: &Importer, n: &Source, x: ValueId) -> bool {
 
 /// `(x - zero) · scale` in f32 of constants, left to the e-graph: a product may read the integers.
 fn weights_of(g: &mut Importer, x: ValueId, by: Quantised) -> Result<ValueId> {
+    let x = g.computable(x)?;
     let mut value = g.emit_unfolded(Op::Cast(DType::F32), &[x])?;
     if let Some(zero) = other_than_zero(g, by.zero) {
+        let zero = g.computable(zero)?;
         let zero = g.cast_to(zero, DType::F32)?;
         value = g.emit_unfolded(Op::Binary(BinaryOp::Sub), &[value, zero])?;
     }

@@ -9,9 +9,12 @@
 //! The columns of channels-last images of few channels are joined with them, `(s, c)` is one tap of a wider row, so that the
 //! terms of a row of the filter are neighbours.
 //!
+//! Weights of 8 bits alone stay so in products of few rows of f32, which widen them in registers.
+//!
 //! Where the target multiplies i16 alone, or the weights are no bytes, the integers less their zero points are products of i16: they need
 //! neither a bias nor padding, and a zero point may be computed.
 
+mod expanded;
 mod numbers;
 mod requantise;
 mod words;
@@ -25,6 +28,7 @@ use crate::graph::rules::pattern::Keep::{Beside, Instead};
 use crate::graph::rules::pattern::{Match, Rule, build};
 use crate::runtime::{DType, Tensor};
 use egg::Id;
+use expanded::expanded;
 use numbers::{Number, Weights, Zero, is_byte, is_byte_product, of_type, quantised, shifted, weights};
 use requantise::{clip_at_zero, clip_at_zero_point, moved, requantised, requantised_beside};
 use std::sync::Arc;
@@ -42,6 +46,7 @@ pub fn rules() -> Vec<Rule> {
         build  (Beside,  "conv-few-words",          "(conv@c ...)",                      conv_of_few_words),
         build  (Instead, "matmul-words",            "(matmul@m ...)",                    matmul_of_words),
         build  (Beside,  "matmul-few-words",        "(matmul@m ...)",                    matmul_of_few_words),
+        build  (Beside,  "matmul-expanded-bytes",   "(matmul@m ...)",                    expanded),
         build  (Instead, "matmul-parts",            "(matmul@m ...)",                    matmul_in_parts),
         build  (Instead, "whole-sums",              "(cast@i (cast@f ?x))",              whole_sums),
         build  (Beside,  "shifted-bytes",           "(cast@c ?x)",                       shifted_bytes),
@@ -90,7 +95,12 @@ fn conv_of_words(network: &mut Network, m: &Match) -> Option<Id> {
 fn conv_of_few_words(network: &mut Network, m: &Match) -> Option<Id> {
     let (Op::Conv { group, .. }, operands) = m.application('c') else { return None };
     let slow = is_slow_of_words(network, m, network.shape(operands[1])[0] / group);
-    if slow || is_fastest_of_words(network, m)? { None } else { conv_in_integers(network, m, factors_of_words) }
+    let depthwise = network.shape(operands[1])[1] == 1 && *group > 1;
+    if slow || depthwise || is_fastest_of_words(network, m)? {
+        None
+    } else {
+        conv_in_integers(network, m, factors_of_words)
+    }
 }
 
 /// Returns true for a product of f32 with so few columns that one of i16 packs more than it multiplies.
@@ -154,11 +164,9 @@ fn factors_of_words(network: &mut Network, operands: [Id; 2]) -> Option<Factors>
 /// A convolution of a quantised image with quantised weights.
 fn conv_in_integers(network: &mut Network, m: &Match, factors: Factoring) -> Option<Id> {
     let (Op::Conv { window, group, layout: Layout::Nchw }, operands) = m.application('c') else { return None };
-    let [filters, channels, ..] = network.shape(operands[1])[..] else { return None };
+    let filters = *network.shape(operands[1]).first()?;
     let terms = network.shape(operands[1])[1..].iter().product::<i64>();
-    // No terms of a depthwise convolution are neighbours.
-    let depthwise = channels == 1 && *group > 1;
-    if depthwise || terms > MOST_TERMS || !is_sum(network, m.class) || !network.is_constant(operands[1]) {
+    if terms > MOST_TERMS || !is_sum(network, m.class) || !network.is_constant(operands[1]) {
         return None;
     }
     let Factors { x, zero, scale, weights } = factors(network, [operands[0], operands[1]])?;

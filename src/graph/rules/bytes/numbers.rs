@@ -211,7 +211,7 @@ fn bytes(network: &mut Network, shape: &[i64], numbers: Vec<i32>) -> Option<Id> 
     Some(network.constant(Arc::new(Tensor::new(shape, &bytes?))))
 }
 
-/// The differences of constant integers and zero points, which are one number or one for each place along a dimension.
+/// The differences of constant integers and zero points that broadcast.
 fn difference(network: &mut Network, a: Id, zero: Id) -> Option<Id> {
     let source = applications(network, a).into_iter().find_map(|(op, c)| match op {
         Op::Cast(DType::F32 | DType::I32) if is_byte(network.ty(c[0]).dtype) => Some(c[0]),
@@ -220,13 +220,17 @@ fn difference(network: &mut Network, a: Id, zero: Id) -> Option<Id> {
     let (t, z) = (network.value(source)?.clone(), network.value(zero)?.clone());
     let (mut numbers, zeros) = (integers(&t)?, integers(&z)?);
     let skip = t.shape.len().checked_sub(z.shape.len())?;
-    let axis = (0..z.shape.len()).find(|&d| z.shape[d] != 1);
-    if (0..z.shape.len()).any(|d| Some(d) != axis && z.shape[d] != 1) {
-        return None;
-    }
-    let inner = axis.map_or(1, |d| t.shape[d + skip + 1..].iter().product::<i64>()).max(1) as usize;
     for (i, v) in numbers.iter_mut().enumerate() {
-        *v -= zeros[i / inner % zeros.len()];
+        let (mut rest, mut at, mut stride) = (i as i64, 0, 1);
+        for d in (0..z.shape.len()).rev() {
+            let extent = t.shape[d + skip];
+            if z.shape[d] != 1 {
+                at += rest % extent * stride;
+                stride *= extent;
+            }
+            rest /= extent;
+        }
+        *v -= zeros[at as usize];
     }
     bytes(network, &t.shape, numbers)
 }

@@ -1,0 +1,70 @@
+//! Products of few rows in f32 with weights of 8 bits, which are widened in registers.
+//!
+//! Such a product takes as long as its weights take to read: `Σ x·(w·s)` is `(Σ x·w)·s`, where a scale belongs to a column, and
+//! a sum of such products, where it belongs to a block of rows. These products stand beside those of f32, and the extraction takes
+//! the cheaper ones.
+
+use crate::expr::BinaryOp;
+use crate::graph::egraph::network::Network;
+use crate::graph::op::{Op, ReduceOp};
+use crate::graph::rules::bytes::numbers::{Weights, weights};
+use crate::graph::rules::pattern::Match;
+use crate::runtime::DType;
+use egg::Id;
+
+/// Rows of a product beyond which its weights are widened too often. Unmeasured.
+const MOST_ROWS: i64 = 16;
+
+/// A product of few rows with constant numbers of 8 bits times scales.
+pub fn expanded(network: &mut Network, m: &Match) -> Option<Id> {
+    let (Op::MatMul { transpose_a: false, transpose_b: false }, operands) = m.application('m') else { return None };
+    let (x, w) = (operands[0], operands[1]);
+    let rows: i64 = network.shape(m.class).iter().rev().skip(1).product();
+    let of_floats = [x, m.class].iter().all(|&id| network.ty(id).dtype == DType::F32);
+    if !of_floats || network.is_constant(x) || network.rank(w) != 2 || rows > MOST_ROWS {
+        return None;
+    }
+    match weights(network, w) {
+        Some(Weights { number, scale: Some(scale) }) => by_columns(network, [x, number], scale),
+        Some(_) => None,
+        None => by_blocks(network, x, w, m.class),
+    }
+}
+
+/// The product with numbers whose columns have a scale each, or one for all.
+fn by_columns(network: &mut Network, operands: [Id; 2], scale: Id) -> Option<Id> {
+    let columns = *network.shape(operands[1]).last()?;
+    let own = network.shape(scale);
+    let scale = match own.iter().product::<i64>() {
+        1 => network.reshape(scale, &[])?,
+        count if count == columns && own.last() == Some(&columns) => network.reshape(scale, &[columns])?,
+        _ => return None,
+    };
+    let sums = network.op(Op::MatMul { transpose_a: false, transpose_b: false }, &operands)?;
+    network.binary(BinaryOp::Mul, sums, scale)
+}
+
+/// The product with numbers whose columns have a scale for each block of rows: a product for each block, and the sum of these
+/// times their scales.
+fn by_blocks(network: &mut Network, x: Id, w: Id, product: Id) -> Option<Id> {
+    let blocked = network.applications(w).find_map(|(op, c)| match op {
+        Op::Reshape { .. } if network.rank(c[0]) == 3 => Some(c[0]),
+        _ => None,
+    })?;
+    let [blocks, block, columns] = network.shape(blocked)[..] else { return None };
+    if network.shape(w) != [blocks * block, columns] {
+        return None;
+    }
+    let Weights { number, scale: Some(scale) } = weights(network, blocked)? else { return None };
+    if network.shape(scale) != [blocks, 1, columns] {
+        return None;
+    }
+    let shape = network.shape(product).to_vec();
+    let rows: i64 = shape.iter().rev().skip(1).product();
+    let parts = network.reshape(x, &[rows, blocks, block])?;
+    let parts = network.transpose(parts, &[1, 0, 2])?;
+    let sums = network.op(Op::MatMul { transpose_a: false, transpose_b: false }, &[parts, number])?;
+    let sums = network.binary(BinaryOp::Mul, sums, scale)?;
+    let sum = network.op(Op::Reduce { op: ReduceOp::Sum, axes: vec![0], keep: false }, &[sums])?;
+    network.reshape(sum, &shape)
+}
