@@ -15,6 +15,9 @@ impl Gather for Emitter<'_> {
         if let Some(starts) = l.narrow_blocks() {
             return self.gather_by_shuffles(l, &starts);
         }
+        if let Some(widening) = l.inserted() {
+            return self.insert_elements(l, widening, |_, i| at(&l.addr, i as i64 * l.stride));
+        }
         if !l.is_hardware_gather() {
             let (pointer, t) = self.area_temporaries();
             self.address(pointer, &l.addr, l.stride * l.first as i64)?;
@@ -51,7 +54,7 @@ impl Gather for Emitter<'_> {
             self.store(opcode::STORE_PS, width(VType { lane: index_lane, ..l.ty }), index, on_stack(AREA_2));
             let inserted = widening.filter(|_| l.mem.bytes() <= 2 && l.mem != DType::Bool);
             if let Some(widening) = inserted {
-                return self.insert_elements(l, widening, index_lane);
+                return self.insert_elements(l, widening, |e, i| e.indexed(l, i, index_lane));
             }
             self.clear_area(l, t);
             for i in l.range() {
@@ -125,9 +128,25 @@ impl Gather for Emitter<'_> {
 }
 
 impl Emitter<'_> {
-    /// Bytes or halves at the indices in the second area: each is inserted where it belongs, then all are widened.
-    fn insert_elements(&mut self, l: &Lanes, widening: Widening, index_lane: Lane) -> Result<()> {
-        let (d, size, pointer) = (l.register.number(), l.mem.bytes(), self.temporaries.gpr[0]);
+    /// The element at an index in the second area.
+    fn indexed(&mut self, l: &Lanes, i: usize, index_lane: Lane) -> Result<Memory> {
+        let (pointer, from) = (self.temporaries.gpr[0], AREA_2 + (i * index_lane.bytes()) as i32);
+        if index_lane.bytes() == 4 {
+            dynasm!(self.asm ; .arch x64 ; movsxd Rq(pointer), DWORD [rsp + from]);
+        } else {
+            dynasm!(self.asm ; .arch x64 ; mov Rq(pointer), [rsp + from]);
+        }
+        Ok(Memory { index: Some((pointer, l.mem.bytes() as u8)), ..at(&l.addr, 0)? })
+    }
+
+    /// Bytes or halves, each with its place in memory: they are inserted where they belong, then all are widened.
+    fn insert_elements(
+        &mut self,
+        l: &Lanes,
+        widening: Widening,
+        mut element: impl FnMut(&mut Self, usize) -> Result<Memory>,
+    ) -> Result<()> {
+        let (d, size) = (l.register.number(), l.mem.bytes());
         let (insert, room) = if size == 1 { (opcode::INSERT_B, 16) } else { (opcode::INSERT_W, 8) };
         self.zero(d);
         for part in (0..usize::from(l.ty.lanes)).step_by(room) {
@@ -136,13 +155,7 @@ impl Emitter<'_> {
                 self.zero(to);
             }
             for i in l.range().filter(|i| (part..part + room).contains(i)) {
-                let from = AREA_2 + (i * index_lane.bytes()) as i32;
-                if index_lane.bytes() == 4 {
-                    dynasm!(self.asm ; .arch x64 ; movsxd Rq(pointer), DWORD [rsp + from]);
-                } else {
-                    dynasm!(self.asm ; .arch x64 ; mov Rq(pointer), [rsp + from]);
-                }
-                let m = Memory { index: Some((pointer, size as u8)), ..at(&l.addr, 0)? };
+                let m = element(self, i)?;
                 let e = self.plain(insert, Width::X, to, to, Rm::Memory(m));
                 self.vector(Encoding { immediate: Some((i - part) as u8), ..e });
             }

@@ -51,6 +51,14 @@ impl Lanes {
         self.is_hardware_gather() && self.range().all(|i| at(&self.addr, i as i64 * self.stride).is_ok())
     }
 
+    /// How bytes or halves are widened that displacements reach, so that each is inserted from memory; `None` for others.
+    pub(super) fn inserted(&self) -> Option<Widening> {
+        let lanes = usize::from(self.ty.lanes);
+        let simple = |w: &Widening| !matches!(w, Widening::Number | Widening::Bool | Widening::Word);
+        let reached = || self.range().all(|i| at(&self.addr, i as i64 * self.stride).is_ok());
+        self.widening().filter(simple).filter(|_| self.mem.bytes() <= 2 && lanes * self.mem.bytes() <= 32 && reached())
+    }
+
     /// Returns true if the elements are neighbours in memory, the last lane first, and fill a register.
     pub(super) fn is_reversed(&self) -> bool {
         let lane = self.lane_bytes();
@@ -82,6 +90,7 @@ pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
         }
         Inst::VBroadcast { .. } => vec![],
         Inst::VGather { .. } if l.is_gathered_by_vectors(true) || l.narrow_blocks().is_some() => vec![],
+        Inst::VGather { .. } if l.inserted().is_some() => vec![],
         Inst::VScatter { .. } => match l.spread(true) {
             Some(vectors) => vectors.into_iter().map(|v| v.1).collect(),
             None => vec![l.mask()],
@@ -93,7 +102,7 @@ pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
 /// Returns true if the lanes go through memory one by one.
 pub(super) fn uses_area(inst: &Inst, l: &Lanes, evex: bool) -> bool {
     match inst {
-        Inst::VGather { .. } => !l.is_hardware_gather() && l.narrow_blocks().is_none(),
+        Inst::VGather { .. } => !l.is_hardware_gather() && l.narrow_blocks().is_none() && l.inserted().is_none(),
         Inst::VScatter { .. } => !(if evex { l.is_hardware_gather() } else { l.is_reached() }),
         Inst::VGatherIndex { .. } => !l.is_same() || l.lane_bytes() < 4,
         _ => false,
@@ -105,6 +114,10 @@ pub(super) fn needs(inst: &Inst, l: &Lanes, evex: bool) -> Needs {
         Inst::VGatherIndex { .. } if uses_area(inst, l, evex) => Needs { gpr: 2, vector: 1 },
         _ if uses_area(inst, l, evex) => Needs { gpr: 2, vector: 0 },
         Inst::VGather { .. } if l.narrow_blocks().is_some() => Needs { gpr: 0, vector: 1 },
+        Inst::VGather { .. } if l.inserted().is_some() => {
+            // more elements than one insertion reaches
+            Needs { gpr: 0, vector: (usize::from(l.ty.lanes) * l.mem.bytes() > 16) as u8 }
+        }
         Inst::VGather { .. } if l.is_gathered_by_vectors(evex) => {
             Needs { gpr: 0, vector: if l.count == l.ty.lanes as usize { 1 } else { 2 } }
         }
