@@ -117,6 +117,15 @@ impl Scalars for Emitter<'_> {
         a64!(self ; cmp XSP(count), 0 ; b.le =>end);
     }
 
+    /// At a multiple of 32 bytes where three words at most are missing, else of 16: what a fetch brings.
+    fn align_loop(&mut self) {
+        const NOP: u32 = 0xd503_201f;
+        let missing = |to: usize, at: usize| at.next_multiple_of(to) - at;
+        let at = self.asm.offset().0;
+        let bytes = Some(missing(32, at)).filter(|&bytes| bytes <= 12).unwrap_or(missing(16, at));
+        (0..bytes / 4).for_each(|_| self.asm.push_u32(NOP));
+    }
+
     fn count_down(&mut self, counter: Place, head: DynamicLabel) {
         match counter {
             Place::Register(counter) => a64!(self ; subs X(counter), XSP(counter), 1),
