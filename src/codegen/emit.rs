@@ -73,6 +73,10 @@ pub trait LoadStore {
     fn load_lanes(&mut self, l: &Lanes, widening: Widening) -> Result<()>;
     fn store_lanes(&mut self, l: &Lanes, widening: Widening) -> Result<()>;
     fn broadcast(&mut self, l: &Lanes, widening: Widening) -> Result<()>;
+    /// Stores two neighbouring vectors, the lower address first; false where no instruction stores both.
+    fn store_pair(&mut self, _low: &Lanes, _high: &Lanes) -> bool {
+        false
+    }
 }
 
 /// Elements apart.
@@ -121,9 +125,19 @@ where
         let mut e = Self { function, allocation, asm, pool, arch, temporaries, origin: 0, bodies: vec![] };
         e.prologue();
         let mut starts = vec![e.asm.offset().0];
-        for (i, step) in allocation.steps.iter().enumerate() {
-            e.step(step, is_innermost(&allocation.steps[i..]))?;
+        let mut i = 0;
+        while let Some(step) = allocation.steps.get(i) {
+            match allocation.steps.get(i + 1).is_some_and(|next| e.pair(step, next)) {
+                // both steps begin where their instruction does
+                true => {
+                    let start = starts.last().copied().unwrap_or_default();
+                    starts.push(start);
+                    i += 1;
+                }
+                false => e.step(step, is_innermost(&allocation.steps[i..]))?,
+            }
             starts.push(e.asm.offset().0);
+            i += 1;
         }
         e.epilogue();
         e.pool.emit(&mut e.asm);
@@ -155,6 +169,22 @@ where
                 None => self.break_cycle(&mut moves),
             }
         }
+    }
+
+    /// Two stores of neighbouring vectors by one instruction.
+    fn pair(&mut self, first: &Step, second: &Step) -> bool {
+        let whole = |step: &Step| match step {
+            Step::Inst { inst: inst @ Inst::VStore { .. }, .. } => inst.lanes().filter(|l| {
+                l.count == l.ty.lanes as usize && l.widening() == Some(Widening::Same) && l.addr.index.is_none()
+            }),
+            _ => None,
+        };
+        let (Some(a), Some(b)) = (whole(first), whole(second)) else { return false };
+        let bytes = |l: &Lanes| l.count * l.mem.bytes();
+        let (low, high) = if a.addr.disp < b.addr.disp { (a, b) } else { (b, a) };
+        let next = i64::from(low.addr.disp) + bytes(&low) as i64 == i64::from(high.addr.disp);
+        let alike = low.addr.base == high.addr.base && bytes(&low) == bytes(&high);
+        next && alike && self.store_pair(&low, &high)
     }
 
     fn step(&mut self, step: &'a Step, innermost: bool) -> Result<()> {
