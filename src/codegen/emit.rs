@@ -101,6 +101,10 @@ pub trait Vectors {
     fn unary(&mut self, op: VUnary, ty: VType, d: u8, a: u8) -> bool;
     fn binary(&mut self, op: VBinary, ty: VType, d: u8, a: u8, b: u8, temporaries: &[u8]) -> bool;
     fn zip(&mut self, op: Zip, ty: VType, d: u8, a: u8, b: u8);
+    /// As [`Inst::VReduce`], by instructions that combine neighbours.
+    fn reduce_all(&mut self, _op: VBinary, _ty: VType, _d: u8, _a: u8) -> bool {
+        false
+    }
     fn shift(&mut self, op: ShiftOp, ty: VType, d: u8, a: u8, amount: u8);
     fn multiply_add(&mut self, acc: u8, ty: VType, a: u8, b: u8, negate: bool) -> bool;
     fn compare(&mut self, op: CompareOp, ty: VType, d: u8, a: u8, b: u8);
@@ -331,7 +335,8 @@ where
                 return !matches!(
                     op,
                     VBinary::Sub | VBinary::Div | VBinary::MulHigh | VBinary::MulPairs | VBinary::AndNot
-                ) && self.reduce(op, ty, dst.number(), a.number());
+                ) && (self.reduce_all(op, ty, dst.number(), a.number())
+                    || self.reduce(op, ty, dst.number(), a.number()));
             }
             _ => return false,
         }

@@ -276,6 +276,28 @@ impl Vectors for Emitter<'_> {
         }
     }
 
+    /// By instructions that add neighbours, in the order of the tree: lanes 0 and 2, 1 and 3, then both sums.
+    fn reduce_all(&mut self, op: VBinary, ty: VType, d: u8, a: u8) -> bool {
+        let t = self.temporaries.vector[0];
+        match (op, ty.lane, ty.lanes) {
+            (VBinary::Add, Lane::F32, 4) => a64!(self ; ext V(t).b16, V(a).b16, V(a).b16, 8
+                ; fadd V(d).s4, V(a).s4, V(t).s4 ; faddp V(d).s4, V(d).s4, V(d).s4),
+            (VBinary::Add, Lane::F64, 2) => a64!(self ; faddp V(d).d2, V(a).d2, V(a).d2),
+            (VBinary::Add, Lane::I64, 2) => a64!(self ; addp V(d).d2, V(a).d2, V(a).d2),
+            (VBinary::Add, Lane::I32, 4) => {
+                a64!(self ; addp V(d).s4, V(a).s4, V(a).s4 ; addp V(d).s4, V(d).s4, V(d).s4);
+            }
+            (VBinary::Min, Lane::I32, 4) => {
+                a64!(self ; sminp V(d).s4, V(a).s4, V(a).s4 ; sminp V(d).s4, V(d).s4, V(d).s4);
+            }
+            (VBinary::Max, Lane::I32, 4) => {
+                a64!(self ; smaxp V(d).s4, V(a).s4, V(a).s4 ; smaxp V(d).s4, V(d).s4, V(d).s4);
+            }
+            _ => return false,
+        }
+        true
+    }
+
     fn compare(&mut self, op: CompareOp, ty: VType, d: u8, a: u8, b: u8) {
         // Less is greater with the operands exchanged.
         let (op, a, b) = match op {
