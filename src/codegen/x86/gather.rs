@@ -149,7 +149,7 @@ impl Emitter<'_> {
         let (d, size) = (l.register.number(), l.mem.bytes());
         let (insert, room) = if size == 1 { (opcode::INSERT_B, 16) } else { (opcode::INSERT_W, 8) };
         self.zero(d);
-        for part in (0..usize::from(l.ty.lanes)).step_by(room) {
+        for part in (0..l.range().end).step_by(room) {
             let to = if part == 0 { d } else { self.temporaries.vector[0] };
             if part > 0 {
                 self.zero(to);

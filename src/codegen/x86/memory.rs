@@ -116,7 +116,7 @@ pub(super) fn needs(inst: &Inst, l: &Lanes, evex: bool) -> Needs {
         Inst::VGather { .. } if l.narrow_blocks().is_some() => Needs { gpr: 0, vector: 1 },
         Inst::VGather { .. } if l.inserted().is_some() => {
             // more elements than one insertion reaches
-            Needs { gpr: 0, vector: (usize::from(l.ty.lanes) * l.mem.bytes() > 16) as u8 }
+            Needs { gpr: 0, vector: (l.range().end * l.mem.bytes() > 16) as u8 }
         }
         Inst::VGather { .. } if l.is_gathered_by_vectors(evex) => {
             Needs { gpr: 0, vector: if l.count == l.ty.lanes as usize { 1 } else { 2 } }
