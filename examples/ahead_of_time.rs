@@ -7,7 +7,7 @@ pub fn main() -> Result<()> {
     let model = Model::load("tests/fixtures/operators/conv_batch_norm_relu.onnx")?;
     let folder = std::env::temp_dir().join(format!("tilewright-{}", std::process::id()));
     std::fs::create_dir_all(&folder).map_err(|e| Error::Io(e.to_string()))?;
-    for target in Target::all() {
+    for target in Target::all().into_iter().chain(Target::host()) {
         let path = folder.join(format!("{}.tw", target.name));
         let (module, report) = model.compile_module(&Options { target: Some(target), ..Options::default() })?;
         module.save(&path)?;
