@@ -25,10 +25,12 @@ pub fn stages() -> Vec<&'static str> {
     tilewright::Stage::all().map(|(name, _)| name).collect()
 }
 
-/// The names of the targets, with whether this processor runs them.
+/// The names of the targets, with whether this processor runs them; its default first where that has features of its own.
 #[pyfunction]
 pub fn targets() -> Vec<(String, bool)> {
-    Target::all().into_iter().map(|target| (target.name.clone(), target.runs_on_host())).collect()
+    let all = Target::all();
+    let host = Target::host().filter(|host| all.iter().all(|target| target.name != host.name));
+    host.into_iter().chain(all).map(|target| (target.name.clone(), target.runs_on_host())).collect()
 }
 
 /// The programs of a text, each with the names of its schedules and of its sets of sizes.

@@ -66,7 +66,7 @@ def stages() -> list[str]:
 
 
 def targets(runnable: bool = False) -> list[str]:
-    """The names of the targets; of those that this processor runs where `runnable`."""
+    """The names of the targets; of those that this processor runs, its default first, where `runnable`."""
     return [name for name, runs in _native.targets() if runs or not runnable]
 
 
