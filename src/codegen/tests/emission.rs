@@ -193,7 +193,7 @@ fn undeclared_registers_are_seen() {
         }
         assert!(temporaries > 100, "{temporaries} functions have temporaries");
         // some branches of an emitter take fewer than the instruction may need
-        assert!(missed * 3 < temporaries, "{}: {missed} of {temporaries} are not seen", target.name);
+        assert!(missed * 4 < temporaries, "{}: {missed} of {temporaries} are not seen", target.name);
     }
 }
 

@@ -59,6 +59,11 @@ impl Lanes {
         self.widening().filter(simple).filter(|_| self.mem.bytes() <= 2 && lanes * self.mem.bytes() <= 32 && reached())
     }
 
+    /// Returns true if a lane lies beyond the first 16 bytes of its register.
+    fn is_in_upper_half(&self) -> bool {
+        (self.first + self.count) * self.lane_bytes() > 16
+    }
+
     /// Returns true if the elements are neighbours in memory, the last lane first, and fill a register.
     pub(super) fn is_reversed(&self) -> bool {
         let lane = self.lane_bytes();
@@ -129,14 +134,16 @@ pub(super) fn needs(inst: &Inst, l: &Lanes, evex: bool) -> Needs {
         Inst::VGatherIndex { .. } => Needs { gpr: 0, vector: if evex { 1 } else { 2 } },
         Inst::VStore { .. } => {
             let vector = match (l.widening(), evex) {
-                (Some(Widening::Same), false) => !l.is_plain() as u8,
+                (Some(Widening::Same), false) => (!l.is_plain() && (l.lane_bytes() >= 4 || l.is_in_upper_half())) as u8,
                 (Some(Widening::Bool), true) => 1,
                 (_, false) => 2,
                 (_, true) => 0,
             };
             Needs { gpr: 0, vector }
         }
-        Inst::VLoad { .. } if !evex && l.lane_bytes() < 4 && !l.is_plain() => Needs { gpr: 0, vector: 1 },
+        Inst::VLoad { .. } if !evex && l.lane_bytes() < 4 && l.is_same() && !l.is_plain() => {
+            Needs { gpr: 0, vector: l.is_in_upper_half() as u8 }
+        }
         _ => Needs::default(),
     }
 }
