@@ -15,6 +15,7 @@ mod join;
 mod parts;
 mod program;
 mod slices;
+pub mod views;
 
 use crate::graph::fusion::group::Group;
 use crate::graph::ir::{Graph, Source, ValueId};
@@ -44,7 +45,7 @@ pub fn fuse(graph: &Graph, placements: &[Placement]) -> Result<Vec<Group>> {
     if placements.len() != n {
         return Err(Error::Internal(format!("{} placements for {n} nodes", placements.len())));
     }
-    let live = live_nodes(graph);
+    let live = graph.live_nodes(|_| false);
     let producer = |v: ValueId| match graph.value(v).source {
         Source::Node(n, _) => Some(n as usize),
         _ => None,
@@ -70,14 +71,15 @@ pub fn fuse(graph: &Graph, placements: &[Placement]) -> Result<Vec<Group>> {
     let is_alias = |nodes: &[usize]| nodes.iter().all(|&m| matches!(graph.nodes[m].op, Op::Reshape { .. }));
     let ordered = order(graph, members.into_values().collect(), placements)?;
     let kernels = ordered.iter().filter(|nodes| !is_alias(nodes));
-    let users = users(graph);
+    let users = graph.users();
     let mut groups = kernels.map(|nodes| group(graph, nodes, placements, &users)).collect();
+    views::leave_out_copies(graph, &mut groups);
     slices::write_in_place(graph, &mut groups, &users);
     Ok(groups)
 }
 
 /// The node in whose kernel a node runs.
-fn kernel_of(node: usize, placements: &[Placement]) -> Result<usize> {
+pub fn kernel_of(node: usize, placements: &[Placement]) -> Result<usize> {
     let mut at = node;
     for _ in 0..placements.len() {
         match placements[at] {
@@ -87,20 +89,6 @@ fn kernel_of(node: usize, placements: &[Placement]) -> Result<usize> {
         }
     }
     Err(Error::Internal(format!("node {node} runs in no kernel")))
-}
-
-/// Returns, for each node, true if an output of the graph needs it.
-fn live_nodes(graph: &Graph) -> Vec<bool> {
-    let mut used = vec![false; graph.values.len()];
-    graph.outputs.iter().for_each(|v| used[v.0 as usize] = true);
-    let mut live = vec![false; graph.nodes.len()];
-    for (i, node) in graph.nodes.iter().enumerate().rev() {
-        live[i] = node.outputs.iter().any(|v| used[v.0 as usize]);
-        if live[i] {
-            node.inputs.iter().for_each(|v| used[v.0 as usize] = true);
-        }
-    }
-    live
 }
 
 /// The kernels in an executable order, the one with the earliest node first among those that are ready.
@@ -136,15 +124,6 @@ fn order(graph: &Graph, mut kernels: Vec<Vec<usize>>, placements: &[Placement]) 
         return Err(Error::Internal("a cycle through fused groups".into()));
     }
     Ok(ordered)
-}
-
-/// The nodes that read each value.
-fn users(graph: &Graph) -> Vec<Vec<usize>> {
-    let mut users = vec![vec![]; graph.values.len()];
-    for (i, node) in graph.nodes.iter().enumerate() {
-        node.inputs.iter().for_each(|v| users[v.0 as usize].push(i));
-    }
-    users
 }
 
 fn group(graph: &Graph, nodes: &[usize], placements: &[Placement], users: &[Vec<usize>]) -> Group {

@@ -86,6 +86,30 @@ impl Graph {
         }
     }
 
+    /// The nodes that read each value, each as often as it reads it.
+    pub(crate) fn users(&self) -> Vec<Vec<usize>> {
+        let mut users = vec![vec![]; self.values.len()];
+        for (n, node) in self.nodes.iter().enumerate() {
+            node.inputs.iter().for_each(|v| users[v.0 as usize].push(n));
+        }
+        users
+    }
+
+    /// Returns, for each node, true if an output of the graph needs it, apart from those that are removed and what they alone
+    /// need.
+    pub(crate) fn live_nodes(&self, removed: impl Fn(usize) -> bool) -> Vec<bool> {
+        let mut used = vec![false; self.values.len()];
+        self.outputs.iter().for_each(|v| used[v.0 as usize] = true);
+        let mut live = vec![false; self.nodes.len()];
+        for (n, node) in self.nodes.iter().enumerate().rev() {
+            live[n] = !removed(n) && node.outputs.iter().any(|v| used[v.0 as usize]);
+            if live[n] {
+                node.inputs.iter().for_each(|v| used[v.0 as usize] = true);
+            }
+        }
+        live
+    }
+
     /// Checks ids, sources, the order of nodes, and every type against what its operator infers.
     ///
     /// # Errors

@@ -42,7 +42,7 @@ pub fn link(unit: Unit, kernels: &[LinkableKernel], threads: usize, sharing: &Sh
     shared.module.inputs = graph.inputs.iter().map(|&v| spec(v)).collect();
     let inputs = (0..graph.inputs.len() as u32).map(|i| Home::Place(BufferPlace::Input(i)));
     let outputs = (0..graph.outputs.len() as u32).map(|i| Some(Home::Place(BufferPlace::Output(i))));
-    let mut linker = Linker::new(graph, inputs.collect(), outputs.collect(), &mut shared);
+    let mut linker = Linker::new(&unit, inputs.collect(), outputs.collect(), &mut shared);
     linker.add_steps(&unit, kernels)?;
     let sources = linker.sources()?;
     let (plan, steps) = linker.finish();
@@ -121,31 +121,27 @@ struct Linker<'g> {
     inputs: Vec<Home>,
     /// `None`: in the arena.
     outputs: Vec<Option<Home>>,
-    /// For each value the one whose memory it shares.
-    root: Vec<ValueId>,
+    /// For each value the one whose memory it shares, and its first byte there.
+    root: Vec<(ValueId, u64)>,
     /// Of each root that is computed: the output that it is, if any.
     output_of: HashMap<ValueId, usize>,
     /// Requests for arena memory, and the buffers in each, by their offsets.
     requests: Vec<(Request, Vec<(BufferRef, u64)>)>,
     request_of: HashMap<ValueId, usize>,
     buffer_of: HashMap<ValueId, BufferRef>,
-    checked: Vec<(ValueId, (u64, u64, i64, i64))>,
+    checked: Vec<((ValueId, u64), (u64, u64, i64, i64))>,
     steps: Vec<Step>,
 }
 
 impl<'g> Linker<'g> {
-    fn new(graph: &'g Graph, inputs: Vec<Home>, outputs: Vec<Option<Home>>, shared: &'g mut Shared) -> Linker<'g> {
-        let mut root: Vec<ValueId> = (0..graph.values.len() as u32).map(ValueId).collect();
-        for node in &graph.nodes {
-            if let Op::Reshape { .. } = node.op {
-                root[node.outputs[0].0 as usize] = root[node.inputs[0].0 as usize];
-            }
-        }
+    fn new(unit: &'g Unit, inputs: Vec<Home>, outputs: Vec<Option<Home>>, shared: &'g mut Shared) -> Linker<'g> {
+        let graph = &unit.graph;
+        let root = roots(unit);
         let mut output_of = HashMap::new();
         // A value that is an output twice is computed in a place of its own where it has one.
         let placed = |i: &usize| outputs[*i].is_some();
         for i in (0..graph.outputs.len()).filter(placed) {
-            output_of.entry(root[graph.outputs[i].0 as usize]).or_insert(i);
+            output_of.entry(root[graph.outputs[i].0 as usize].0).or_insert(i);
         }
         Linker {
             graph,
@@ -250,7 +246,7 @@ impl<'g> Linker<'g> {
     }
 
     fn root(&self, v: ValueId) -> ValueId {
-        self.root[v.0 as usize]
+        self.root[v.0 as usize].0
     }
 
     /// The constant that a value is, perhaps under another shape.
@@ -261,7 +257,8 @@ impl<'g> Linker<'g> {
     /// Subscripts that are constant are checked now, others by a step, once for each range.
     fn check(&mut self, value: ValueId, range: (u64, u64, i64, i64)) -> Result<()> {
         let (offset, stride, lower, upper) = range;
-        let root = self.root(value);
+        // Two views of a value have elements of their own.
+        let root = self.root[value.0 as usize];
         if let Some(tensor) = self.constant(value) {
             let view = View { dtype: tensor.dtype, shape: &tensor.shape, data: &tensor.data };
             let elements = (offset as usize, stride as usize);
@@ -341,7 +338,8 @@ impl<'g> Linker<'g> {
         if let BufferPlace::Arena(_) = place {
             // Every alias has a request of its own, tied to the first one's memory.
             let bytes = self.shared.module.buffers[buffer.0 as usize].bytes()?;
-            let request = self.request(bytes, vec![(buffer, 0)]);
+            let offset = self.root[v.0 as usize].1;
+            let request = self.request(offset + bytes, vec![(buffer, offset)]);
             let first = *self.request_of.entry(root).or_insert(request);
             if first != request {
                 self.requests[request].0.alias = Some(first);
@@ -366,6 +364,24 @@ impl<'g> Linker<'g> {
         let offsets = buffers.flat_map(|((_, buffers), start)| buffers.iter().map(move |(b, at)| (*b, start + at)));
         (Planned { bytes: plan.bytes, offsets: offsets.collect() }, self.steps)
     }
+}
+
+/// For each value the one whose memory it shares, and its first byte there: of a reshape its operand, of a view the whole.
+fn roots(unit: &Unit) -> Vec<(ValueId, u64)> {
+    let graph = &unit.graph;
+    let mut parent: Vec<Option<(ValueId, u64)>> = vec![None; graph.values.len()];
+    for node in graph.nodes.iter().filter(|node| matches!(node.op, Op::Reshape { .. })) {
+        parent[node.outputs[0].0 as usize] = Some((node.inputs[0], 0));
+    }
+    unit.views.iter().for_each(|w| parent[w.value.0 as usize] = Some((w.of, w.offset)));
+    let root = |value: u32| {
+        let (mut value, mut offset) = (ValueId(value), 0);
+        while let Some((of, at)) = parent[value.0 as usize] {
+            (value, offset) = (of, offset + at);
+        }
+        (value, offset)
+    };
+    (0..graph.values.len() as u32).map(root).collect()
 }
 
 impl Shared {

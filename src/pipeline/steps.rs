@@ -18,7 +18,7 @@ pub fn add_steps(report: &mut Report, source: &Graph, unit: &Unit, kernels: &[Li
     let mut folded: HashSet<Arc<str>> = unit.folded.iter().cloned().collect();
     unit.visit(1, &mut |unit: &Unit, i, runs| {
         let group = &unit.groups[i];
-        let nodes = names(origins(&unit.graph, group));
+        let nodes = names(origins(unit, group));
         let operators = || {
             let mnemonic = |&n: &u32| unit.graph.nodes[n as usize].op.mnemonic().to_string();
             group.nodes.iter().map(mnemonic).collect()
@@ -63,7 +63,8 @@ fn names(origins: Vec<Arc<str>>) -> Vec<String> {
 }
 
 /// The origins of the nodes of a group, and of the concatenations that it writes parts of, which no group has.
-fn origins(graph: &Graph, group: &Group) -> Vec<Arc<str>> {
+fn origins(unit: &Unit, group: &Group) -> Vec<Arc<str>> {
+    let graph = &unit.graph;
     let mut origins = vec![];
     add_new(&mut origins, group.nodes.iter().flat_map(|&n| &graph.nodes[n as usize].origins));
     let writes = |slice: &&Slice| match graph.value(slice.value).source {
@@ -72,5 +73,7 @@ fn origins(graph: &Graph, group: &Group) -> Vec<Arc<str>> {
     };
     let wholes = group.slices.iter().filter(writes).filter_map(|slice| graph.producer(slice.whole));
     add_new(&mut origins, wholes.flat_map(|(concat, _)| &concat.origins));
+    let parts = unit.views.iter().filter(|view| group.outputs.contains(&view.value));
+    add_new(&mut origins, parts.filter_map(|part| graph.producer(part.of)).flat_map(|(concat, _)| &concat.origins));
     origins
 }

@@ -7,6 +7,7 @@
 use crate::codegen::Target;
 use crate::graph::egraph::{self, EgraphOptions, Optimized};
 use crate::graph::fold::memo::Memo;
+use crate::graph::fusion::views::{View, views};
 use crate::graph::fusion::{self, group::Group};
 use crate::graph::ir::Graph;
 use crate::graph::op::Op;
@@ -24,6 +25,8 @@ pub struct Unit {
     /// Origins of nodes whose values became constants.
     pub folded: Vec<Arc<str>>,
     pub groups: Vec<Group>,
+    /// Values that lie in the memory of others.
+    pub views: Vec<View>,
     /// Run-time work of each group.
     pub work: Vec<Work>,
 }
@@ -107,7 +110,8 @@ impl Unit {
             }
             work.push(Work::Kernel(programs.add(group, programs.program(&graph, group)?)));
         }
-        Ok(Unit { graph, folded, groups, work })
+        let views = views(&graph, &groups);
+        Ok(Unit { graph, folded, groups, views, work })
     }
 
     /// Calls `visit` with the unit and all inside of it, in the order in which they run, and with how often each runs at most.

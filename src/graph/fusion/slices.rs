@@ -5,6 +5,7 @@
 
 use crate::graph::fusion::group::Group;
 use crate::graph::fusion::group::Slice;
+use crate::graph::fusion::views::views;
 use crate::graph::ir::{Graph, Node, Source, ValueId};
 use crate::graph::op::{FusionKind, Op};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,7 @@ pub fn write_in_place(graph: &Graph, groups: &mut Vec<Group>, users: &[Vec<usize
         read.iter().chain(written).for_each(|&v| near.entry(v).or_default().push(i));
     }
     let mut wholes: BTreeSet<ValueId> = BTreeSet::new();
+    let viewed: BTreeSet<ValueId> = views(graph, groups).iter().flat_map(|w| [w.value, w.of]).collect();
     groups.retain(|group| {
         let [n] = group.nodes[..] else { return true };
         let Node { op: Op::Concat { axis }, inputs, outputs, .. } = &graph.nodes[n as usize] else { return true };
@@ -27,7 +29,7 @@ pub fn write_in_place(graph: &Graph, groups: &mut Vec<Group>, users: &[Vec<usize
         let mut offset = 0;
         let mut found: BTreeMap<ValueId, Slice> = BTreeMap::new();
         for &value in inputs {
-            let nested = slices.contains_key(&value) || wholes.contains(&value);
+            let nested = slices.contains_key(&value) || wholes.contains(&value) || viewed.contains(&value);
             if nested || !is_movable(graph, value, users) || found.contains_key(&value) {
                 return true;
             }

@@ -103,9 +103,15 @@ impl Net {
 /// Every value is complete before it is read, and every group has a well-formed program.
 fn check(graph: &Graph, groups: &[Group]) {
     let mut ready: Vec<bool> = graph.values.iter().map(|v| !matches!(v.source, Source::Node(..))).collect();
+    let in_place: Vec<ValueId> = views::views(graph, groups).iter().flat_map(|w| [w.value, w.of]).collect();
     let aliases = |ready: &mut Vec<bool>| {
-        for node in graph.nodes.iter().filter(|n| matches!(n.op, Op::Reshape { .. })) {
-            ready[node.outputs[0].0 as usize] |= ready[node.inputs[0].0 as usize];
+        for Node { op, inputs, outputs, .. } in &graph.nodes {
+            let alias = match op {
+                Op::Reshape { .. } => true,
+                Op::Slice { .. } | Op::Concat { .. } => in_place.contains(&outputs[0]),
+                _ => false,
+            };
+            ready[outputs[0].0 as usize] |= alias && inputs.iter().all(|v| ready[v.0 as usize]);
         }
     };
     for group in groups {
@@ -284,7 +290,7 @@ fn what_follows_a_concatenation_is_computed_part_by_part() {
 #[test]
 fn what_is_concatenated_is_written_to_its_place() {
     let mut net = Net::default();
-    let x = net.input(&[1, 4, 5, 5]);
+    let x = net.input(&[2, 4, 5, 5]);
     let (a, b) = (net.conv(x, 8), net.conv(x, 3));
     let a = net.relu(a);
     let joined = net.node(Op::Concat { axis: 1 }, &[a, b]);
@@ -296,7 +302,7 @@ fn what_is_concatenated_is_written_to_its_place() {
     let written = |p: &crate::poly::statement::Program| {
         p.tensors.iter().find(|t| t.role == Role::Output).map(|t| t.shape.clone())
     };
-    let whole = Some(vec![1, 11, 5, 5]);
+    let whole = Some(vec![2, 11, 5, 5]);
     assert_eq!((written(&programs[0]), written(&programs[1])), (whole.clone(), whole.clone()));
     assert_eq!(programs[1].definitions[0].write[1].constant, 8);
     // The other reader of the second operand reads it there.
@@ -311,6 +317,61 @@ fn what_is_concatenated_is_written_to_its_place() {
     // An output of the graph is not a slice of another value.
     let groups = net.chosen(&[out, b]).1;
     assert!(groups.iter().any(|g| g.name == "concat") && groups.iter().all(|g| g.slices.is_empty()));
+}
+
+/// The views of a graph: their values' shapes, and the bytes before them.
+fn views_of(graph: &Graph, groups: &[Group]) -> Vec<(Vec<i64>, u64)> {
+    views::views(graph, groups).iter().map(|w| (graph.value(w.value).ty.shape.clone(), w.offset)).collect()
+}
+
+#[test]
+fn pieces_of_memory_are_not_copied() {
+    let mut net = Net::default();
+    let x = net.input(&[1, 4, 5, 5]);
+    let (a, b) = (net.conv(x, 8), net.conv(x, 3));
+    let joined = net.node(Op::Concat { axis: 1 }, &[a, b]);
+    let rows = |starts: &[i64], ends: &[i64], steps: &[i64]| Op::Slice {
+        starts: starts.to_vec(),
+        ends: ends.to_vec(),
+        steps: steps.to_vec(),
+    };
+    // Channels 2 to 10 with rows 1 to 4 of channel 5 in them, neither of which has memory of its own.
+    let slice = net.node(rows(&[0, 2, 0, 0], &[1, 10, 5, 5], &[1; 4]), &[joined]);
+    let one = net.node(rows(&[0, 3, 0, 0], &[1, 4, 5, 5], &[1; 4]), &[slice]);
+    let inner = net.node(rows(&[0, 0, 1, 0], &[1, 1, 4, 5], &[1; 4]), &[one]);
+    let outputs = [net.conv(slice, 2), net.conv(inner, 2)];
+    net.0.outputs = outputs.to_vec();
+    let placements = vec![Placement::Own; net.0.nodes.len()];
+    let groups = fuse(&net.0, &placements).unwrap();
+    check(&net.0, &groups);
+    assert_eq!(groups.iter().map(|g| &g.nodes[..]).collect::<Vec<_>>(), [[0], [1], [6], [7]]);
+    let expected = [(vec![1, 8, 5, 5], 0), (vec![1, 3, 5, 5], 800), (vec![1, 8, 5, 5], 200), (vec![1, 1, 5, 5], 300)];
+    assert_eq!(views_of(&net.0, &groups), [&expected[..], &[(vec![1, 1, 3, 5], 20)]].concat());
+}
+
+#[test]
+fn pieces_that_lie_apart_or_in_memory_of_others_are_copied() {
+    let mut net = Net::default();
+    let x = net.input(&[1, 4, 5, 5]);
+    let a = net.conv(x, 8);
+    let slice = |starts: [i64; 4], ends: [i64; 4], step: i64| Op::Slice {
+        starts: starts.to_vec(),
+        ends: ends.to_vec(),
+        steps: vec![1, step, 1, 1],
+    };
+    let of_input = net.node(slice([0, 1, 0, 0], [1, 3, 5, 5], 1), &[x]);
+    let columns = net.node(slice([0, 0, 0, 1], [1, 8, 5, 4], 1), &[a]);
+    let every_other = net.node(slice([0, 0, 0, 0], [1, 8, 5, 5], 2), &[a]);
+    let twice = net.node(Op::Concat { axis: 1 }, &[a, a]);
+    let last = net.node(Op::Concat { axis: 3 }, &[a, a]);
+    let seen = net.conv(x, 2);
+    let of_output = net.node(slice([0, 1, 0, 0], [1, 2, 5, 5], 1), &[seen]);
+    let read = [of_input, columns, every_other, twice, last, of_output].map(|v| net.conv(v, 2));
+    net.0.outputs = [&[seen], &read[..]].concat();
+    let placements = vec![Placement::Own; net.0.nodes.len()];
+    let groups = fuse(&net.0, &placements).unwrap();
+    check(&net.0, &groups);
+    assert_eq!(views_of(&net.0, &groups), []);
 }
 
 /// The program of `x · w` with these weights.

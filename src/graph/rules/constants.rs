@@ -109,23 +109,16 @@ fn evaluate_all(
 }
 
 /// The graph without folded and unused nodes, renumbered.
-fn retain(
+pub fn retain(
     graph: &Graph,
     placements: &[Placement],
     constants: &[Option<Arc<Tensor>>],
     folded: &[bool],
 ) -> (Graph, Vec<Placement>) {
+    let live = graph.live_nodes(|n| folded[n]);
+    let read = graph.nodes.iter().zip(&live).filter(|(_, live)| **live).flat_map(|(node, _)| &node.inputs);
     let mut used = vec![false; graph.values.len()];
-    for v in graph.outputs.iter().chain(&graph.inputs) {
-        used[v.0 as usize] = true;
-    }
-    let mut live = vec![false; graph.nodes.len()];
-    for (n, node) in graph.nodes.iter().enumerate().rev() {
-        live[n] = !folded[n] && node.outputs.iter().any(|v| used[v.0 as usize]);
-        if live[n] {
-            node.inputs.iter().for_each(|v| used[v.0 as usize] = true);
-        }
-    }
+    graph.outputs.iter().chain(read).for_each(|v| used[v.0 as usize] = true);
     let mut out = Graph { name: graph.name.clone(), ..Graph::default() };
     let mut renamed: Vec<Option<ValueId>> = vec![None; graph.values.len()];
     let mut push = |out: &mut Graph, v: usize, source: Source| {

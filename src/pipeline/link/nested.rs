@@ -86,7 +86,7 @@ impl Linker<'_> {
         }
         let inputs = body.inputs.iter().map(|&i| Ok(Home::Buffer(present(homes[i])?)));
         let inputs = inputs.collect::<Result<Vec<Home>>>()?;
-        let mut inner = Linker::new(&body.unit.graph, inputs, outputs, &mut *self.shared);
+        let mut inner = Linker::new(&body.unit, inputs, outputs, &mut *self.shared);
         inner.add_steps(&body.unit, kernels)?;
         let next = inner.store_outputs(&node.name)?;
         let (plan, steps) = inner.finish();
@@ -114,7 +114,7 @@ impl Linker<'_> {
         let inputs = body.inputs.iter().map(|&i| Ok(Home::Buffer(present(operands[i + 1])?)));
         let inputs = inputs.collect::<Result<Vec<Home>>>()?;
         let outputs = results.iter().map(|&r| Some(Home::Buffer(r))).collect();
-        let mut inner = Linker::new(&body.unit.graph, inputs, outputs, &mut *self.shared);
+        let mut inner = Linker::new(&body.unit, inputs, outputs, &mut *self.shared);
         inner.add_steps(&body.unit, kernels)?;
         inner.store_outputs("result")?;
         Ok(inner.finish())
