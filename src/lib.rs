@@ -52,6 +52,7 @@ pub use graph::egraph::OptimizationReport;
 pub use graph::extract::{AlgorithmReport, ExtractionReport, LayerReport, Timed};
 pub use graph::import::model::{Dim, InputSpec, OutputDeclaration};
 pub use graph::ir::{Graph, ValueId};
+pub use graph::row_blocks::RowBlocks;
 pub use graph::value::{Kind, Value};
 pub use language::syntax::File;
 pub use model::Model;

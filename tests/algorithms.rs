@@ -3,7 +3,7 @@
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tilewright::operators::{Layout, Op, Window};
-use tilewright::{Algorithm, DType, GraphBuilder, Model, Options, Tensor};
+use tilewright::{Algorithm, Calibration, DType, GraphBuilder, Model, Options, RowBlocks, Target, Tensor};
 
 /// A convolution over one batch in N, C, H, W.
 #[derive(Debug)]
@@ -160,4 +160,48 @@ fn offsets_cancelling_channels_and_subnormal_numbers_stay_within_the_bound() {
             assert!(error <= bound, "{name}, tile {tile}: {error:e}, bound {bound:e}");
         }
     }
+}
+
+/// The constants of cost of a processor whose memory is slow, and whose caches hold few of these maps.
+fn small_caches() -> Calibration {
+    let mut calibration = Calibration::of(&Target::host().unwrap());
+    calibration.machine.cache_bytes = [2 << 10, 16 << 10, 128 << 10];
+    calibration.machine.bandwidth = [200.0, 100.0, 2.0, 1.0];
+    calibration.machine.launch_ns = 50.0;
+    calibration
+}
+
+#[test]
+fn layers_in_blocks_of_rows_are_within_their_bounds_and_the_same_on_more_threads() {
+    let mut rng = StdRng::seed_from_u64(14);
+    let mut divided = 0;
+    for case in 0..12 {
+        let mut layer = if case % 2 == 0 { Layer::random(&mut rng) } else { Layer::in_parts(&mut rng) };
+        layer.image = [layer.image[0], layer.image[1], layer.image[2] + 40, layer.image[3] + 20];
+        let x = values(&mut rng, layer.image.iter().product(), |_, v| v);
+        let taps = layer.image[1] / layer.groups * layer.kernel[0] * layer.kernel[1];
+        let weights = values(&mut rng, layer.filters * taps, |_, v| v);
+        let bias = vec![0.25; layer.filters as usize];
+        let model = layer.model(&weights, &bias);
+        let algorithm = Algorithm::Winograd([2, 4][case / 2 % 2]);
+        let run = |threads| {
+            let machine = Some(small_caches());
+            let options = Options { algorithm, max_error: 1.0, threads, machine, ..Options::default() };
+            let rewriting = model.compile_module(&options).unwrap().1.rewriting.unwrap();
+            let image = Tensor::new(&layer.image, &x);
+            let found = model.compile(&options).unwrap().run(&[("x", &image)]).unwrap()[0].to_vec::<f32>();
+            (found, rewriting)
+        };
+        let ((found, rewriting), (again, _)) = (run(1), run(2));
+        assert!(found.iter().zip(&again).all(|(a, b)| a.to_bits() == b.to_bits()), "{layer:?}");
+        let (exact, range) = layer.exact(&x, &weights, &bias);
+        let worst = found.iter().zip(&exact).map(|(a, b)| (f64::from(*a) - b).abs()).fold(0.0, f64::max);
+        let bound = rewriting.algorithms.error_bound.unwrap_or(1e-6);
+        assert!(worst - 3e-8 <= bound * range, "{layer:?}, {algorithm}: {worst:e}, bound {bound:e} of {range}");
+        let wholes =
+            rewriting.row_blocks.iter().all(|RowBlocks { blocks, tile_rows, .. }| *blocks > 1 && *tile_rows > 0);
+        assert!(wholes, "{:?}", rewriting.row_blocks);
+        divided += rewriting.row_blocks.len();
+    }
+    assert!(divided >= 6, "{divided} of 12 layers");
 }

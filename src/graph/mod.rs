@@ -16,6 +16,7 @@ pub mod ir;
 pub mod op;
 pub mod price;
 pub mod proto;
+pub mod row_blocks;
 pub mod rules;
 pub mod subgraph;
 pub mod synthetic;

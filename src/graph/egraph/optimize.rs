@@ -14,6 +14,7 @@ use crate::graph::fold::memo::Memo;
 use crate::graph::fusion::Placement;
 use crate::graph::ir::Graph;
 use crate::graph::price::{self, Prices};
+use crate::graph::row_blocks::{self, RowBlocks};
 use crate::graph::rules::algorithm::Algorithm;
 use crate::graph::rules::pattern::Rule;
 use crate::graph::rules::precision::{self, Precision};
@@ -85,6 +86,8 @@ pub struct OptimizationReport {
     pub extraction: extract::ExtractionReport,
     /// Convolutions for which algorithms competed.
     pub algorithms: extract::AlgorithmReport,
+    /// Convolutions that run in blocks of rows.
+    pub row_blocks: Vec<RowBlocks>,
     /// Milliseconds of the saturation.
     pub saturate_ms: f64,
     /// Milliseconds of the extraction.
@@ -102,6 +105,7 @@ impl std::fmt::Display for OptimizationReport {
             "e-graph: {enodes} nodes in {classes} classes after {iterations} iterations, stopped because {stop}"
         )?;
         write!(f, "{}{}", self.extraction, self.algorithms)?;
+        self.row_blocks.iter().try_for_each(|blocks| writeln!(f, "  {blocks}"))?;
         writeln!(
             f,
             "rewriting: saturation {:.1} ms, extraction {:.1} ms, folding of constants {:.1} ms",
@@ -182,6 +186,8 @@ pub fn optimize(
     let mut unfolded = store(graph, &loaded, &chosen)?;
     trace(graph, &loaded, &mut unfolded.graph, &unfolded.nodes);
     let (result, placements) = constants::fold(&unfolded.graph, &unfolded.placements, threads, memo)?;
+    let fold_ms = ms(start);
+    let (result, placements, row_blocks) = row_blocks::divide(result, placements, target, threads)?;
     let report = OptimizationReport {
         rules: growth.fired,
         nodes_before: graph.nodes.len(),
@@ -192,9 +198,10 @@ pub fn optimize(
         stop: growth.stop,
         extraction,
         algorithms,
+        row_blocks,
         saturate_ms,
         extract_ms,
-        fold_ms: ms(start),
+        fold_ms,
     };
     Ok(Optimized { graph: result, placements, folded: folded(graph, &loaded), report })
 }
