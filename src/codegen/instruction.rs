@@ -12,7 +12,7 @@ mod evaluate;
 mod native;
 mod unify;
 
-use crate::expr::{Expr, Var};
+use crate::expr::{BinaryOp, Expr, Var};
 use crate::runtime::{DType, Features};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -164,6 +164,19 @@ impl TensorInstruction {
         self.body.visit_accesses(&mut |access| used.extend(access.affine_forms()));
         let summed = move |v: &Var| !kept.contains(v) && used.iter().any(|form| form.uses(*v));
         (0..self.iterators.len() as u32).map(Var).filter(summed)
+    }
+
+    /// Terms that are summed for an element of the accumulator.
+    pub fn terms(&self) -> i64 {
+        self.summed().map(|v| self.extent(v)).product()
+    }
+
+    /// Returns true for a row that adds products of two operands of types `a` and `b`, in either order, to numbers of type `sum`,
+    /// several for each of these.
+    pub fn sums_products(&self, [a, b]: [DType; 2], sum: DType) -> bool {
+        let types: Vec<DType> = self.operands.iter().map(|o| o.dtype).collect();
+        let product = matches!(self.body, Expr::Binary(BinaryOp::Mul, ..));
+        product && self.terms() > 1 && (types == [sum, a, b] || types == [sum, b, a])
     }
 
     /// Points of an iterator.

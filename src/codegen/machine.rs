@@ -248,6 +248,12 @@ machine! {
         "factor", "Rate of transposed convolutions, beside convolutions", "Unmeasured";
     transposed_rows_factor f64 = 0.65;
         "factor", "Rate of transposed convolutions along image rows, beside other ones: vectors at both borders have masks", "Measured by 16 to 8 channels, 4×4×4 taps, stride 2, over 16×16×16";
+    widened_bytes_share f64 = 0.5;
+        "share of peak", "Products of bytes that are widened one by one beside loads: two instructions more", "Unmeasured";
+    widened_halves_share f64 = 0.8;
+        "share of peak", "Products of halves that are widened one by one", "Unmeasured";
+    product_rows i64 = 12;
+        "rows", "Register block of a product, which share what widens a weight", "Unmeasured";
     scatter_ns f64 = 0.4;
         "ns", "Copy of one element whose neighbours change", "Unmeasured";
     opaque_ns f64 = 10.0;

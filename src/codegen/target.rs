@@ -3,7 +3,7 @@
 use crate::codegen::instruction::TensorInstruction;
 use crate::codegen::machine::Machine;
 use crate::runtime::error::unknown;
-use crate::runtime::{Error, Features, Platform, Result};
+use crate::runtime::{DType, Error, Features, Platform, Result};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -62,6 +62,12 @@ impl Target {
             return (2..=4).contains(&blocks).then_some(3 * blocks);
         }
         (whole && (2..=4).contains(&distance) && matches!(bytes, 4 | 8)).then_some(2 * distance - 1)
+    }
+
+    /// Returns true if a tensor instruction of the target sums products of operands of types `factors` in type `sum`, several at
+    /// a time.
+    pub fn sums_products(&self, factors: [DType; 2], sum: DType) -> bool {
+        self.instructions.iter().any(|row| row.sums_products(factors, sum))
     }
 
     /// Peak of one core in GFLOP/s for elements of `bytes` bytes (an FMA counts two).

@@ -11,7 +11,7 @@ use crate::graph::ir::{Node, ValueId};
 use crate::graph::op::{Body, Layout, Op, Window};
 use crate::graph::subgraph;
 use crate::graph::tensor_type::TensorType;
-use crate::runtime::{DType, Features, Tensor};
+use crate::runtime::{DType, Tensor};
 
 /// An operand as the model sees it.
 #[derive(Clone, Copy, Debug)]
@@ -75,16 +75,12 @@ pub fn multiply_adds(op: &Op, operands: &[&TensorType], result: &TensorType) -> 
 
 /// The type of the first operand of the products of bytes that the target has instructions for; the second one is i8.
 pub fn byte_products(target: &Target) -> Option<DType> {
-    let has = |feature| target.features.contains(feature);
-    if [Features::AVX512VNNI, Features::AVX_VNNI, Features::I8MM].into_iter().any(has) {
-        return Some(DType::U8);
-    }
-    has(Features::DOTPROD).then_some(DType::I8)
+    [DType::U8, DType::I8].into_iter().find(|&first| target.sums_products([first, DType::I8], DType::I32))
 }
 
 /// Returns true for a target whose instructions sum products of i16 in i32.
 pub fn word_products(target: &Target) -> bool {
-    target.features.contains(Features::AVX2) || target.features.contains(Features::AVX512BW)
+    target.sums_products([DType::I16, DType::I16], DType::I32)
 }
 
 /// Terms of a sum that an instruction on integers of this type takes at once: those that fill 32 bits.
@@ -125,20 +121,6 @@ fn neighbours(op: &Op, operands: &[Operand]) -> i64 {
     }
 }
 
-/// Returns true for a target whose instructions sum products of bf16 in f32.
-fn half_products(target: &Target) -> bool {
-    target.features.contains(Features::AVX512BF16)
-}
-
-/// Peak of products of bytes that are widened one by one beside loads, as a share of that of f32: two instructions more. Unmeasured.
-const WIDENED_TERMS: f64 = 0.5;
-
-/// Rows of a register block of products. Unmeasured.
-const BLOCK_ROWS: i64 = 12;
-
-/// Peak of products of halves that are widened one by one, as a share of that of f32. Unmeasured.
-const WIDENED_SHARE: f64 = 0.8;
-
 /// Peak of a product of these operands in GFLOP/s: integers by instructions that sum a [`group`] of products in each lane of 32
 /// bits, as far as neighbours fill it, or else by products of i32, which take several times as long as those of f32; bf16 likewise, or
 /// else widened.
@@ -148,15 +130,14 @@ fn peak(op: &Op, operands: &[Operand], target: &Target) -> f64 {
         DType::I8 | DType::U8 => byte_products(target).is_some(),
         DType::I16 => word_products(target),
         DType::I32 => false,
-        DType::BF16 => half_products(target),
-        DType::F16 => false,
+        DType::BF16 | DType::F16 => target.sums_products([dtype, dtype], DType::F32),
         _ => return target.peak_gflops(4),
     };
     let depthwise = matches!(op, Op::Conv { group, .. } if *group > 1 && operands[1].ty.shape[1] == 1);
     let factor = match neighbours(op, operands) {
         terms if has_row && terms > 1 => terms_in_step(terms, group(dtype)),
-        _ if dtype.is_float() => WIDENED_SHARE,
-        _ if has_row && depthwise => WIDENED_TERMS,
+        _ if dtype.is_float() => target.machine.widened_halves_share,
+        _ if has_row && depthwise => target.machine.widened_bytes_share,
         _ => 0.25,
     };
     factor * target.peak_gflops(4)
@@ -191,7 +172,7 @@ fn arithmetic(op: &Op, operands: &[Operand], result: &TensorType, target: &Targe
             let flops = 2.0 * (batch * m * n * k) as f64;
             // rows of a block that share a weight of fewer bits, which two instructions widen
             let widened = matches!((operands[0].ty.dtype, operands[1].ty.dtype), (DType::F32, w) if w != DType::F32);
-            let rows = m.clamp(1, BLOCK_ROWS) as f64;
+            let rows = m.clamp(1, machine.product_rows) as f64;
             let share = if widened { rows / (rows + 2.0) } else { 1.0 };
             let pack = if operands[1].constant { 0.0 } else { traffic(operands[1].ty.bytes(), target) };
             let turn = if *transpose_b && !operands[1].constant { pack } else { 0.0 };
@@ -350,6 +331,7 @@ fn transposed_share(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::poly::samples::with_rows;
 
     #[test]
     fn one_product_with_merged_weights_is_cheaper_than_three() {
@@ -407,11 +389,29 @@ mod tests {
         assert!(last < first, "{first} and {last} ns");
     }
 
+    #[test]
+    fn products_of_small_numbers_follow_from_the_rows_of_a_target() {
+        let products = |name: &str| {
+            let target = with_rows(Target::by_name(name).unwrap());
+            let halves = target.sums_products([DType::BF16, DType::BF16], DType::F32);
+            (byte_products(&target), word_products(&target), halves)
+        };
+        assert_eq!(products("x86-64-avx512-vnni+avx512bf16"), (Some(DType::U8), true, true));
+        assert_eq!(products("x86-64-avx512"), (None, true, false));
+        assert_eq!(products("x86-64-avx2+avxvnni"), (Some(DType::U8), true, false));
+        // rows of 256 bits are not those of a target of 512
+        assert_eq!(products("x86-64-avx512+avxvnni"), (None, true, false));
+        assert_eq!(products("aarch64-neon"), (None, false, false));
+        assert_eq!(products("aarch64-neon+dotprod"), (Some(DType::I8), false, false));
+        assert_eq!(products("aarch64-neon+dotprod+i8mm"), (Some(DType::U8), false, false));
+        assert_eq!(byte_products(&Target::avx512_vnni()), None, "a target without rows");
+    }
+
     /// Times of a product of three channels by a filter of 7x7 in bytes, where the channels are neighbours, and where a row of the filter
     /// has them all; and in f32.
     #[test]
     fn groups_that_neighbours_fill_are_cheap() {
-        let target = Target::avx512_vnni();
+        let target = with_rows(Target::avx512_vnni());
         let time = |dtype, channels: i64, width: i64, kernel: i64| {
             let window = Window {
                 kernel: vec![7, kernel],

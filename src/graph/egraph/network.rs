@@ -149,6 +149,14 @@ impl Network {
         })
     }
 
+    /// A class that `id` is a conversion of; `wanted` chooses by the types before and after.
+    pub fn converted_from(&self, id: Id, wanted: impl Fn(DType, DType) -> bool) -> Option<Id> {
+        self.applications(id).find_map(|(op, c)| match op {
+            Op::Cast(to) => Some(c[0]).filter(|&source| wanted(self.ty(source).dtype, *to)),
+            _ => None,
+        })
+    }
+
     /// The first e-node of the source graph in each class that has one. The operands of each are in classes whose first
     /// e-node is earlier, so these e-nodes have no cycle.
     pub fn source_terms(&self) -> BTreeMap<Id, Term> {

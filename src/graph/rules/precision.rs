@@ -94,27 +94,25 @@ fn of_halves(network: &mut Network, m: &Match) -> Option<Id> {
     network.op(op.clone(), &operands)
 }
 
+/// Returns true for floats of 16 bits.
+fn is_half(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16)
+}
+
 /// A class in 16 bits: what it was widened from, or its numbers rounded.
 fn rounded(network: &mut Network, id: Id, half: DType) -> Option<Id> {
-    let source = network.applications(id).find_map(|(op, c)| match op {
-        Op::Cast(DType::F32) if matches!(network.ty(c[0]).dtype, DType::F16 | DType::BF16) => Some(c[0]),
-        _ => None,
-    });
-    source.or_else(|| network.op(Op::Cast(half), &[id]))
+    network
+        .converted_from(id, |from, to| is_half(from) && to == DType::F32)
+        .or_else(|| network.op(Op::Cast(half), &[id]))
 }
 
 /// A class in f32: what its halves were rounded from, or else these widened.
 pub fn unrounded(network: &mut Network, id: Id) -> Option<Id> {
     let half = network.ty(id).dtype;
-    if !matches!(half, DType::F16 | DType::BF16) {
+    if !is_half(half) {
         return Some(id);
     }
-    let source = |network: &Network, id: Id| {
-        network.applications(id).find_map(|(op, c)| match op {
-            Op::Cast(to) if *to == half && network.ty(c[0]).dtype == DType::F32 => Some(c[0]),
-            _ => None,
-        })
-    };
+    let source = |network: &Network, id: Id| network.converted_from(id, |from, to| (from, to) == (DType::F32, half));
     let turned = network.applications(id).find_map(|(op, c)| match op {
         Op::Transpose { perm } => Some((perm.clone(), source(network, c[0])?)),
         _ => None,

@@ -66,11 +66,11 @@ pub fn match_grouped(
         return mismatch(MismatchPart::Body, reason);
     }
     let extent = s.iterators[group.0 as usize].extent;
-    if extent % terms(row) != 0 && !adds_nothing_for_zeros(row) {
+    if extent % row.terms() != 0 && !adds_nothing_for_zeros(row) {
         let reason = format!(
             "{extent} terms along `{}` are not a multiple of {}, and zeros add something",
             name(group),
-            terms(row)
+            row.terms()
         );
         return mismatch(MismatchPart::Body, reason);
     }
@@ -86,7 +86,7 @@ pub fn match_grouped(
         let reason = format!("one operand must vary with `{}`, and the other one not", name(lane));
         return mismatch(MismatchPart::Operand, reason);
     };
-    Ok(Grouped { row: row.name, lane, group, terms: terms(row), vector })
+    Ok(Grouped { row: row.name, lane, group, terms: row.terms(), vector })
 }
 
 /// Returns true if a row has the form `C(j) += f(A(j, q), B(j, q))`, where an operand may lack `j`, and all may lack `q`, in lanes
@@ -99,14 +99,9 @@ fn sums_in_lanes(row: &TensorInstruction) -> bool {
         Form::Broadcast => o.indices == summed,
         Form::Vector => o.indices == in_lanes,
     };
-    let wide = |o: &Operand| terms(row) as usize * o.dtype.bytes() == acc.dtype.bytes();
+    let wide = |o: &Operand| row.terms() as usize * o.dtype.bytes() == acc.dtype.bytes();
     let lanes = matches!(acc.dtype, DType::I32 | DType::I64 | DType::U64 | DType::F32 | DType::F64);
     summed.len() <= 1 && lanes && fits(a) && fits(b) && wide(a) && wide(b)
-}
-
-/// Terms that a row sums for an element of its accumulator.
-fn terms(row: &TensorInstruction) -> i64 {
-    row.summed().map(|v| row.extent(v)).product()
 }
 
 /// Returns true if operands of zeros leave the accumulator as it is, so that a group may be filled with them.
@@ -139,7 +134,7 @@ fn misfit(
     if access.guard.iter().any(|g| g.uses(group)) || access.index.iter().any(|i| matches!(i, Index::Value(_))) {
         return Some(format!("the terms of operand `{}` along `{}` are not read together", tensor.name, name(group)));
     }
-    let together = terms(row) > 1;
+    let together = row.terms() > 1;
     match (o.form, r.depends(lane)) {
         (Form::Broadcast, true) => {
             Some(format!("operand `{}` varies with `{}` and cannot be broadcast", tensor.name, name(lane)))

@@ -2,6 +2,7 @@
 
 use crate::expr::BinaryOp;
 use crate::graph::egraph::network::Network;
+use crate::graph::fold;
 use crate::graph::op::{Op, PoolKind};
 use crate::runtime::{DType, Tensor};
 use egg::Id;
@@ -75,10 +76,7 @@ fn zero_of(network: &mut Network, id: Id) -> Option<Zero> {
     if let Some(known) = whole(network, id) {
         return Some(Zero::Known(known));
     }
-    let source = applications(network, id).into_iter().find_map(|(op, c)| match op {
-        Op::Cast(DType::F32 | DType::I32) if is_byte(network.ty(c[0]).dtype) => Some(c[0]),
-        _ => None,
-    })?;
+    let source = widened_bytes(network, id)?;
     let wide = network.op(Op::Cast(DType::I32), &[source])?;
     network.reshape(wide, &[]).map(Zero::Computed)
 }
@@ -176,16 +174,19 @@ fn constant_bytes(network: &mut Network, id: Id) -> Option<Id> {
         let numbers = integers(&t)?;
         return bytes(network, &t.shape, numbers);
     }
-    for (op, c) in applications(network, id) {
-        match op {
-            Op::Cast(DType::F32 | DType::I32) if is_byte(network.ty(c[0]).dtype) => {
-                return constant_bytes(network, c[0]);
-            }
-            Op::Binary(BinaryOp::Sub) => return difference(network, c[0], c[1]),
-            _ => {}
-        }
+    if let Some(source) = widened_bytes(network, id) {
+        return constant_bytes(network, source);
     }
-    None
+    let difference_of = network.applications(id).find_map(|(op, c)| match op {
+        Op::Binary(BinaryOp::Sub) => Some((c[0], c[1])),
+        _ => None,
+    });
+    difference_of.and_then(|(a, zero)| difference(network, a, zero))
+}
+
+/// The integers of 8 bits that a class is as f32 or i32.
+fn widened_bytes(network: &Network, id: Id) -> Option<Id> {
+    network.converted_from(id, |from, to| is_byte(from) && matches!(to, DType::F32 | DType::I32))
 }
 
 /// Whole numbers of at most 16 bits.
@@ -213,26 +214,11 @@ fn bytes(network: &mut Network, shape: &[i64], numbers: Vec<i32>) -> Option<Id> 
 
 /// The differences of constant integers and zero points that broadcast.
 fn difference(network: &mut Network, a: Id, zero: Id) -> Option<Id> {
-    let source = applications(network, a).into_iter().find_map(|(op, c)| match op {
-        Op::Cast(DType::F32 | DType::I32) if is_byte(network.ty(c[0]).dtype) => Some(c[0]),
-        _ => None,
-    })?;
-    let (t, z) = (network.value(source)?.clone(), network.value(zero)?.clone());
-    let (mut numbers, zeros) = (integers(&t)?, integers(&z)?);
-    let skip = t.shape.len().checked_sub(z.shape.len())?;
-    for (i, v) in numbers.iter_mut().enumerate() {
-        let (mut rest, mut at, mut stride) = (i as i64, 0, 1);
-        for d in (0..z.shape.len()).rev() {
-            let extent = t.shape[d + skip];
-            if z.shape[d] != 1 {
-                at += rest % extent * stride;
-                stride *= extent;
-            }
-            rest /= extent;
-        }
-        *v -= zeros[at as usize];
-    }
-    bytes(network, &t.shape, numbers)
+    let source = widened_bytes(network, a)?;
+    let wide = |t: &Tensor| Some(Tensor::new(&t.shape, &integers(t)?));
+    let (numbers, zeros) = (wide(network.value(source)?)?, wide(network.value(zero)?)?);
+    let differences = fold::evaluate(&Op::Binary(BinaryOp::Sub), &[&numbers, &zeros]).ok()?.pop()?;
+    bytes(network, &differences.shape, differences.to_vec())
 }
 
 /// Numbers of 8 bits in this type: those of the other one with another zero point.
