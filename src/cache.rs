@@ -26,6 +26,7 @@ use directory::{Directory, Unusable};
 use entry::{COMPILER, Entry, VERSION};
 pub use kernels::Kernels;
 use std::collections::BTreeMap;
+use std::io::Write;
 
 /// Sets of inputs whose values decided shapes that are kept for one key.
 const MAX_SETS: usize = 64;
@@ -211,7 +212,8 @@ fn try_store(
             let (length, most) = (text::bytes(length), text::bytes(cache.max_bytes));
             return Err(format!("it has {length}, and the cache may have {most}"));
         }
-        let written = directory.write(&entry::name(key), length, cache.max_bytes, |out| entry.write(out));
+        let written =
+            directory.write(length, cache.max_bytes, &[(entry::name(key), &|out: &mut dyn Write| entry.write(out))]);
         written.map_err(|e| e.to_string())
     };
     write(&module_key, &entry::Draft::module(&module_key, module, report)?)?;

@@ -13,6 +13,9 @@ use std::path::Path;
 /// End of the names of entries: of modules and what leads to them, and of kernels.
 pub const EXTENSIONS: [&str; 2] = [".entry", ".kernel"];
 
+/// Writes the contents of a file.
+pub type Fill<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
+
 /// Why a directory cannot be used.
 pub enum Unusable {
     /// It is not safe, or is no directory.
@@ -111,34 +114,17 @@ mod here {
             Ok(openat(&self.0, name, flags, Mode::empty())?.into())
         }
 
-        /// Writes a file of `length` bytes that `fill` writes, and removes those that were not used for longest, so that all
-        /// together have at most `max_bytes`.
-        pub fn write(
-            &self,
-            name: &str,
-            length: u64,
-            max_bytes: u64,
-            fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-        ) -> io::Result<()> {
-            self.make_room(length, max_bytes, name)?;
-            self.add(name, fill)?;
-            // Another writer may have taken the room meanwhile.
-            self.make_room(0, max_bytes, "")
-        }
-
-        /// Writes files, each with its name and what fills it, as [`Directory::write`] does one of them.
-        pub fn write_all(
-            &self,
-            length: u64,
-            max_bytes: u64,
-            files: &[(String, &dyn Fn(&mut dyn Write) -> io::Result<()>)],
-        ) -> io::Result<()> {
-            self.make_room(length, max_bytes, "")?;
+        /// Writes files of `length` bytes together, each with its name and what fills it, and removes those that were not used for
+        /// longest, so that all together have at most `max_bytes`.
+        pub fn write(&self, length: u64, max_bytes: u64, files: &[(String, Fill)]) -> io::Result<()> {
+            let names: Vec<&str> = files.iter().map(|(name, _)| &name[..]).collect();
+            self.make_room(length, max_bytes, &names)?;
             files.iter().try_for_each(|(name, fill)| self.add(name, fill))?;
-            self.make_room(0, max_bytes, "")
+            // Another writer may have taken the room meanwhile.
+            self.make_room(0, max_bytes, &[])
         }
 
-        fn add(&self, name: &str, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+        fn add(&self, name: &str, fill: Fill) -> io::Result<()> {
             let mut pending = Pending::new(self)?;
             let mut out = BufWriter::new(&pending.file);
             fill(&mut out)?;
@@ -151,9 +137,9 @@ mod here {
         }
 
         /// Removes files until `bytes` more fit, not counting `replaced`.
-        fn make_room(&self, bytes: u64, max_bytes: u64, replaced: &str) -> io::Result<()> {
+        fn make_room(&self, bytes: u64, max_bytes: u64, replaced: &[&str]) -> io::Result<()> {
             let mut files = self.files()?;
-            files.retain(|file| file.name != replaced);
+            files.retain(|file| !replaced.contains(&&file.name[..]));
             files.sort_by(|a, b| (a.used, &a.name).cmp(&(b.used, &b.name)));
             let mut total = files.iter().fold(bytes, |sum, file| sum.saturating_add(file.bytes));
             for file in files {
@@ -273,16 +259,7 @@ impl Directory {
         Ok(None)
     }
 
-    pub fn write(&self, _: &str, _: u64, _: u64, _: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    pub fn write_all(
-        &self,
-        _: u64,
-        _: u64,
-        _: &[(String, &dyn Fn(&mut dyn Write) -> io::Result<()>)],
-    ) -> io::Result<()> {
+    pub fn write(&self, _: u64, _: u64, _: &[(String, Fill)]) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }

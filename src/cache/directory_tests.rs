@@ -35,8 +35,18 @@ fn open(path: &Path) -> Directory {
     Directory::open(path).unwrap_or_else(|e| panic!("{e}"))
 }
 
+fn write(
+    directory: &Directory,
+    name: &str,
+    length: u64,
+    max_bytes: u64,
+    fill: impl Fn(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    directory.write(length, max_bytes, &[(name.to_string(), &fill)])
+}
+
 fn put(directory: &Directory, name: &str, bytes: usize, max_bytes: u64) -> io::Result<()> {
-    directory.write(name, bytes as u64, max_bytes, |out| out.write_all(&vec![7; bytes]))
+    write(directory, name, bytes as u64, max_bytes, |out| out.write_all(&vec![7; bytes]))
 }
 
 fn refusal(path: &Path) -> String {
@@ -134,7 +144,7 @@ fn the_files_that_were_not_used_for_longest_make_room() {
         folder.set_used("g.entry", 5);
         out.write_all(&[7; 50])
     };
-    directory.write("h.entry", 50, 100, other).unwrap();
+    write(&directory, "h.entry", 50, 100, other).unwrap();
     assert_eq!(folder.names(), ["h.entry", "notes.txt"]);
 }
 
@@ -158,8 +168,8 @@ fn a_failed_write_leaves_nothing() {
         out.write_all(&[1; 3])?;
         Err(io::ErrorKind::StorageFull.into())
     };
-    assert!(directory.write("x.entry", 9, 100, full).is_err());
-    assert!(directory.write("y.entry", 9, 100, full).is_err());
+    assert!(write(&directory, "x.entry", 9, 100, full).is_err());
+    assert!(write(&directory, "y.entry", 9, 100, full).is_err());
     assert_eq!(folder.names(), ["x.entry"]);
     assert_eq!(std::fs::read(folder.path.join("x.entry")).unwrap(), [7; 5]);
 }
@@ -185,7 +195,7 @@ fn files_of_dead_writers_are_removed() {
         put(&directory, "y.entry", 5, 1000)?;
         out.write_all(&[1; 5])
     };
-    directory.write("z.entry", 5, 1000, inside).unwrap();
+    write(&directory, "z.entry", 5, 1000, inside).unwrap();
     assert!(folder.names().contains(&"z.entry".to_string()));
 }
 
@@ -199,7 +209,7 @@ fn any_number_of_writers_leave_whole_files() {
                 for _ in 0..40 {
                     let directory = open(path);
                     let fill = |out: &mut dyn Write| out.write_all(&vec![i as u8; 3000]);
-                    directory.write("x.entry", 3000, 10_000, fill).unwrap();
+                    write(&directory, "x.entry", 3000, 10_000, fill).unwrap();
                     let mut bytes = vec![];
                     directory.read("x.entry").unwrap().unwrap().read_to_end(&mut bytes).unwrap();
                     assert!(bytes.len() == 3000 && bytes.iter().all(|b| *b == bytes[0]));

@@ -4,13 +4,13 @@
 //! differ in their weights have equal expressions, and so do most bindings where a dimension stands in few kernels. What
 //! cannot be read is compiled; what cannot be written, or would take more than a quarter of the cache, is left out.
 
-use super::directory::Directory;
+use super::directory::{Directory, Fill};
 use super::entry::{self, COMPILER, Draft, VERSION};
 use crate::graph::content::{Hash, Hasher};
 use crate::pipeline::Options;
 use crate::pipeline::linkable::{KernelStore, LinkableKernel};
 use crate::poly::statement::Program;
-use std::io::{self, Write};
+use std::io::Write;
 
 /// The kernels of a directory for one target.
 pub struct Kernels {
@@ -53,12 +53,9 @@ impl KernelStore for Kernels {
             return;
         }
         let writers: Vec<_> = drafts.iter().map(|(_, draft)| move |out: &mut dyn Write| draft.write(out)).collect();
-        let files: Vec<(String, &dyn Fn(&mut dyn Write) -> io::Result<()>)> = drafts
-            .iter()
-            .zip(&writers)
-            .map(|((name, _), writer)| (name.clone(), writer as &dyn Fn(&mut dyn Write) -> io::Result<()>))
-            .collect();
+        let files: Vec<(String, Fill)> =
+            drafts.iter().zip(&writers).map(|((name, _), writer)| (name.clone(), writer as Fill)).collect();
         // The warning about a directory that takes nothing is that of the module.
-        let _ = self.directory.write_all(length, self.max_bytes, &files);
+        let _ = self.directory.write(length, self.max_bytes, &files);
     }
 }
