@@ -30,9 +30,9 @@ ARITHMETIC = re.compile(r"f?(ml[as]|add|sub|mul|div|max|min|sqrt|maxnm|minnm)$|[
 
 
 def tool(name):
-    """The newest `name` of LLVM that is installed, or None."""
-    found = [path for version in range(25, 13, -1) if (path := shutil.which(f"{name}-{version}"))]
-    return next(iter(found), shutil.which(name))
+    """The newest `name` of LLVM that is installed and knows all cores, or None."""
+    found = [path for version in range(25, 15, -1) if (path := shutil.which(f"{name}-{version}"))]
+    return next(iter(found), None)
 
 
 def say(text):

@@ -5,7 +5,8 @@
 //! `scalar_replacement` keeps what the next iterations load again in registers, `prefetch` asks for panels before they
 //! are needed, `interleave` loads and stores interleaved elements as neighbours, `address` gives pointers registers and bumps them. Of the flat function
 //! `scaled_index` folds products of subscripts into addresses, `stored_bits` leaves out what stores drop, `single_lane` computes in
-//! as few lanes as are used, and `choose` joins a comparison with the selection that reads its mask (AVX-512).
+//! as few lanes as are used, `choose` joins a comparison with the selection that reads its mask (AVX-512), and `list_scheduling` orders the
+//! instructions of innermost loops (AArch64).
 //! The nest's meaning (`interpret.rs`) is kept, except that sums over vector lanes are taken in another (fixed) order
 //! and that products in sums are fused; `literal` states what it assumes of the operands of literals.
 
@@ -23,6 +24,7 @@ pub mod instruction;
 pub mod integer;
 pub mod interleave;
 pub mod known_range;
+pub mod list_scheduling;
 pub mod literal;
 pub mod locals;
 pub mod math;
@@ -112,6 +114,7 @@ fn lower_phase(
                 stored_bits::store_low_bits(&mut function);
                 single_lane::narrow(&mut function);
                 choose::join(&mut function, target);
+                list_scheduling::schedule_loops(&mut function, target);
                 return Ok(function);
             }
             Err(Stop::Failed(e)) => return Err(e),

@@ -9,4 +9,5 @@ mod program;
 mod qemu;
 mod random;
 mod registers;
+mod scheduling;
 mod text;

@@ -1,0 +1,303 @@
+//! List scheduling of innermost loops, for processors that run instructions in program order.
+//!
+//! In and out: a flat function. The instructions between two branches of an innermost loop are put into another order that keeps
+//! every dependence of registers and memory: of those whose operands are ready the one with the longest path of latencies to
+//! the end of the block comes next (Gibbons and Muchnick, 1986), so that loads stand well before what waits for them. An
+//! instruction that would make more registers live than the processor has waits for others that make fewer live. A processor
+//! that reorders instructions itself does not gain: its code stays in the order of selection.
+
+use crate::codegen::Target;
+use crate::codegen::target::Isa;
+use crate::codegen::vcode::operands::{Access, Class, PerClass};
+use crate::codegen::vcode::{Addr, Function, Inst};
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+
+/// Instructions of the longest block that is scheduled: the effort grows with the square.
+const MOST_INSTRUCTIONS: usize = 1024;
+
+/// General-purpose registers that a block may use.
+const GPRS: usize = 20;
+
+/// Schedules the innermost loops of a function.
+pub fn schedule_loops(function: &mut Function, target: &Target) {
+    if target.isa != Isa::Neon {
+        return;
+    }
+    for block in blocks(&function.insts) {
+        let reserved = usize::from(!function.insts[block.clone()].iter().all(is_one_instruction));
+        let limit = PerClass { gpr: GPRS, vector: target.vector_registers - reserved };
+        let shared = shared_registers(&function.insts, &block);
+        let order = Block::new(&function.insts[block.clone()], target, &shared).order(limit);
+        let ordered: Vec<Inst> = order.into_iter().map(|i| function.insts[block.start + i].clone()).collect();
+        function.insts[block].clone_from_slice(&ordered);
+    }
+}
+
+/// The blocks without branches of innermost loops.
+fn blocks(insts: &[Inst]) -> Vec<Range<usize>> {
+    let (mut blocks, mut of_loop, mut start) = (vec![], None, 0);
+    for (at, inst) in insts.iter().enumerate() {
+        if !is_control(inst) {
+            continue;
+        }
+        if let Some(open) = &mut of_loop {
+            Vec::push(open, start..at);
+        }
+        match inst {
+            Inst::LoopStart { .. } => of_loop = Some(vec![]),
+            Inst::LoopEnd => blocks.extend(of_loop.take().unwrap_or_default()),
+            _ => {}
+        }
+        start = at + 1;
+    }
+    blocks.retain(|block: &Range<usize>| (2..=MOST_INSTRUCTIONS).contains(&block.len()));
+    blocks
+}
+
+/// Returns true for loads, stores and fused products that take one machine instruction, which has no temporaries.
+fn is_one_instruction(inst: &Inst) -> bool {
+    let whole = inst.lanes().is_none_or(|l| l.mem.bytes() == l.lane_bytes());
+    match inst {
+        Inst::VLoad { .. } | Inst::VBroadcast { .. } | Inst::VStore { .. } => whole,
+        Inst::VFma { ty, .. } => ty.lane.is_float(),
+        _ => inst.ty().is_none(),
+    }
+}
+
+fn is_control(inst: &Inst) -> bool {
+    matches!(inst, Inst::LoopStart { .. } | Inst::LoopEnd | Inst::IfStart { .. } | Inst::IfEnd)
+}
+
+type Register = (Class, u32);
+
+/// The registers of a block, and whether they count as live in all of it: those that others mention, those that are read before
+/// they are written, and those that are written more than once.
+fn shared_registers(insts: &[Inst], block: &Range<usize>) -> HashMap<Register, bool> {
+    let mut shared = HashMap::new();
+    for inst in &insts[block.clone()] {
+        inst.registers(|class, access, r| {
+            let again = access == Access::Def;
+            shared.entry((class, r)).and_modify(|shared| *shared |= again).or_insert(access.reads());
+        });
+    }
+    for inst in insts[..block.start].iter().chain(&insts[block.end..]) {
+        inst.registers(|class, _, r| {
+            shared.entry((class, r)).and_modify(|shared| *shared = true);
+        });
+    }
+    shared
+}
+
+/// A block and the dependences between its instructions, which have positions.
+struct Block<'a> {
+    insts: &'a [Inst],
+    /// The instructions that must follow each one.
+    successors: Vec<Vec<usize>>,
+    /// How many must come before each one.
+    predecessors: Vec<usize>,
+    /// Cycles from the start of each one until its result can be used.
+    latency: Vec<usize>,
+    /// True for the first of two stores that stay neighbours.
+    paired: Vec<bool>,
+    /// The reads of each register that is written and read in this block alone.
+    reads: HashMap<Register, usize>,
+    /// Registers in use throughout.
+    fixed: PerClass<usize>,
+}
+
+impl<'a> Block<'a> {
+    fn new(insts: &'a [Inst], target: &Target, shared: &HashMap<Register, bool>) -> Block<'a> {
+        let mut fixed = PerClass::default();
+        shared.iter().filter(|(_, shared)| **shared).for_each(|((class, _), _)| fixed[*class] += 1);
+        let mut reads: HashMap<Register, usize> = HashMap::new();
+        for inst in insts {
+            inst.registers(|class, access, r| {
+                if access.reads() && !shared[&(class, r)] {
+                    *reads.entry((class, r)).or_insert(0) += 1;
+                }
+            });
+        }
+        let mut before = dependences(insts);
+        let paired = pairs(insts);
+        for first in (0..insts.len()).filter(|&i| paired[i]) {
+            let of_second: Vec<usize> = before[first + 1].iter().copied().filter(|&i| i != first).collect();
+            before[first].extend(of_second);
+            before[first + 1].insert(first);
+        }
+        let mut successors = vec![vec![]; insts.len()];
+        for (to, before) in before.iter().enumerate() {
+            before.iter().for_each(|&from| Vec::push(&mut successors[from], to));
+        }
+        let predecessors = before.iter().map(BTreeSet::len).collect();
+        let latency = insts.iter().map(|inst| latency(inst, target)).collect();
+        Block { insts, successors, predecessors, latency, paired, reads, fixed }
+    }
+
+    /// The longest path of latencies from the start of each instruction to the end of the block.
+    fn heights(&self) -> Vec<usize> {
+        let mut heights = self.latency.clone();
+        for i in (0..self.insts.len()).rev() {
+            let behind = self.successors[i].iter().map(|&to| heights[to]).max().unwrap_or(0);
+            heights[i] += behind;
+        }
+        heights
+    }
+
+    /// The positions of the instructions in their new order.
+    fn order(mut self, limit: PerClass<usize>) -> Vec<usize> {
+        let heights = self.heights();
+        let mut ready_at = vec![0; self.insts.len()];
+        let mut candidates: Vec<usize> = (0..self.insts.len()).filter(|&i| self.predecessors[i] == 0).collect();
+        let (mut order, mut live): (Vec<usize>, _) = (vec![], self.fixed);
+        while !candidates.is_empty() {
+            let now = order.len();
+            let fits = |i: usize| {
+                let change = self.pressure(i);
+                Class::ALL.iter().all(|&c| change[c] <= 0 || live[c] as i64 + change[c] <= limit[c] as i64)
+            };
+            // what is ready, then the nearest to it, then what is most urgent, then the order of selection
+            let rank = |&i: &usize| match fits(i) {
+                true => (0, ready_at[i].max(now), usize::MAX - heights[i], i),
+                false => (1, 0, 0, i),
+            };
+            let second = order.last().filter(|&&last| self.paired[last]).map(|last| *last + 1);
+            let Some(next) = second.or_else(|| candidates.iter().copied().min_by_key(rank)) else { break };
+            candidates.retain(|&i| i != next);
+            for class in Class::ALL {
+                live[class] = (live[class] as i64 + self.pressure(next)[class]).max(0) as usize;
+            }
+            self.finish_reads(next);
+            for to in self.successors[next].clone() {
+                ready_at[to] = ready_at[to].max(now + self.latency[next]);
+                self.predecessors[to] -= 1;
+                if self.predecessors[to] == 0 {
+                    candidates.push(to);
+                }
+            }
+            order.push(next);
+        }
+        order
+    }
+
+    /// Registers that become live, less those that are read for the last time.
+    fn pressure(&self, i: usize) -> PerClass<i64> {
+        let mut change = PerClass::default();
+        let mut seen: Vec<Register> = vec![];
+        self.insts[i].registers(|class, access, r| {
+            let Some(&left) = self.reads.get(&(class, r)) else { return };
+            let again = seen.iter().filter(|s| **s == (class, r)).count();
+            seen.push((class, r));
+            if access.reads() && left == again + 1 {
+                change[class] -= 1;
+            }
+            if access == Access::Def && left > 0 {
+                change[class] += 1;
+            }
+        });
+        change
+    }
+
+    fn finish_reads(&mut self, i: usize) {
+        self.insts[i].registers(|class, access, r| {
+            if access.reads()
+                && let Some(left) = self.reads.get_mut(&(class, r))
+            {
+                *left -= 1;
+            }
+        });
+    }
+}
+
+/// The instructions that must come before each one: those that write what it reads, and those that access what it writes.
+fn dependences(insts: &[Inst]) -> Vec<BTreeSet<usize>> {
+    let mut before = vec![BTreeSet::new(); insts.len()];
+    let mut writer: HashMap<Register, usize> = HashMap::new();
+    let mut readers: HashMap<Register, Vec<usize>> = HashMap::new();
+    let mut accesses: Vec<(usize, MemoryAccess)> = vec![];
+    for (i, inst) in insts.iter().enumerate() {
+        if let Some(access) = MemoryAccess::of(inst, |r| writer.get(&(Class::Gpr, r)).copied()) {
+            before[i].extend(accesses.iter().filter(|(_, earlier)| earlier.orders(&access)).map(|earlier| earlier.0));
+            accesses.push((i, access));
+        }
+        inst.registers(|class, access, r| {
+            let register = (class, r);
+            before[i].extend(writer.get(&register).filter(|&&w| w != i));
+            if access.writes() {
+                before[i]
+                    .extend(readers.remove(&register).unwrap_or_default().into_iter().filter(|&reader| reader != i));
+                writer.insert(register, i);
+            } else {
+                readers.entry(register).or_default().push(i);
+            }
+        });
+    }
+    before
+}
+
+/// The memory that an instruction reads or writes.
+struct MemoryAccess {
+    writes: bool,
+    /// The registers of the address, without displacement, with the instructions that wrote them last, and the bytes behind it;
+    /// `None` where these are not known.
+    bytes: Option<(Addr, [Option<usize>; 2], Range<i64>)>,
+}
+
+impl MemoryAccess {
+    /// The access of an instruction, where it has one; `writer` tells which instruction of the block wrote a register last.
+    fn of(inst: &Inst, writer: impl Fn(u32) -> Option<usize>) -> Option<MemoryAccess> {
+        let writes = matches!(inst, Inst::VStore { .. } | Inst::VScatter { .. });
+        let lanes = inst.lanes();
+        if lanes.is_none() && !matches!(inst, Inst::LoadInt { .. }) {
+            return None;
+        }
+        let bytes = lanes.filter(|_| !matches!(inst, Inst::VGatherIndex { .. })).map(|l| {
+            let written = [writer(l.addr.base.0), l.addr.index.and_then(|(r, _)| writer(r.0))];
+            let ends =
+                [l.first, l.first + l.count.max(1) - 1].map(|lane| l.stride * lane as i64 + i64::from(l.addr.disp));
+            (Addr { disp: 0, ..l.addr }, written, ends[0].min(ends[1])..ends[0].max(ends[1]) + l.mem.bytes() as i64)
+        });
+        Some(MemoryAccess { writes, bytes })
+    }
+
+    /// Returns true if two accesses may not be exchanged.
+    fn orders(&self, later: &MemoryAccess) -> bool {
+        let apart = match (&self.bytes, &later.bytes) {
+            (Some((a, v, x)), Some((b, w, y))) => (a, v) == (b, w) && (x.end <= y.start || y.end <= x.start),
+            _ => false,
+        };
+        (self.writes || later.writes) && !apart
+    }
+}
+
+/// Finds stores of whole neighbouring vectors, which one instruction may do: true for the first of two.
+fn pairs(insts: &[Inst]) -> Vec<bool> {
+    let place = |inst: &Inst| match inst {
+        Inst::VStore { ty, addr, part: None, .. } if addr.index.is_none() => {
+            Some((addr.base, i64::from(addr.disp), (ty.lanes as usize * ty.lane.bytes()) as i64))
+        }
+        _ => None,
+    };
+    let mut paired = vec![false; insts.len()];
+    for i in 1..insts.len() {
+        let (Some(a), Some(b)) = (place(&insts[i - 1]), place(&insts[i])) else { continue };
+        let neighbours = (a.0, a.2) == (b.0, b.2) && (a.1 - b.1).abs() == a.2;
+        paired[i - 1] = neighbours && !(i > 1 && paired[i - 2]);
+    }
+    paired
+}
+
+/// Cycles until the result of an instruction can be used.
+fn latency(inst: &Inst, target: &Target) -> usize {
+    let machine = &target.machine;
+    match inst {
+        Inst::VStore { .. } | Inst::VScatter { .. } | Inst::Prefetch { .. } => 1,
+        _ if inst.lanes().is_some() || matches!(inst, Inst::LoadInt { .. }) => machine.load_latency,
+        // of one instruction or several
+        _ if inst.ty().is_some() => machine.fma_latency,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests;

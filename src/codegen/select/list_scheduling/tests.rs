@@ -1,0 +1,97 @@
+use super::*;
+use crate::codegen::vcode::text;
+
+/// The lines of a loop's body after scheduling.
+fn scheduled_for(target: &Target, body: &str) -> Vec<String> {
+    let head = "r0 = argument 0\n r1 = argument 1\n r2 = 8\n loop r2 {";
+    let text =
+        format!("function f (parallel 1, 4 gpr, 64 vector registers, 0 scratch bytes) {{\n {head}\n{body}\n }}\n}}\n");
+    let mut function = text::parse(&text).unwrap_or_else(|e| panic!("{e}")).remove(0);
+    schedule_loops(&mut function, target);
+    let printed = function.to_string();
+    let lines: Vec<&str> = printed.lines().map(str::trim).collect();
+    let start = lines.iter().position(|line| line.starts_with("loop")).unwrap();
+    let end = lines.iter().position(|line| *line == "}").unwrap();
+    lines[start + 1..end].iter().map(|line| line.to_string()).collect()
+}
+
+fn scheduled(body: &str) -> Vec<String> {
+    scheduled_for(&Target::neon(), body)
+}
+
+fn place(lines: &[String], part: &str) -> usize {
+    lines.iter().position(|line| line.contains(part)).unwrap_or_else(|| panic!("{part}: {lines:#?}"))
+}
+
+/// Two loads with a product each, the second pair behind the first.
+const TWO: &str = "v0 = load f32x4 f32 [r0]\n v1 = mul f32x4 v0, v0\n v2 = load f32x4 f32 [r0 + 16]\n \
+                   v3 = mul f32x4 v2, v2\n v4 = add f32x4 v1, v3";
+
+#[test]
+fn loads_stand_before_what_waits_for_them() {
+    let lines = scheduled(TWO);
+    assert!(place(&lines, "[r0 + 16]") < place(&lines, "v1 = mul"), "{lines:#?}");
+    assert_eq!(lines.len(), 5);
+}
+
+#[test]
+fn code_of_processors_that_reorder_stays() {
+    for target in [Target::avx2(), Target::avx512()] {
+        let lines = scheduled_for(&target, TWO);
+        assert!(place(&lines, "[r0 + 16]") > place(&lines, "v1 = mul"), "{lines:#?}");
+    }
+}
+
+#[test]
+fn accesses_that_may_overlap_keep_their_order() {
+    let after = |store: &str, load: &str| {
+        let body = format!(
+            "v0 = load f32x4 f32 [r0 + 64]\n v1 = sqrt f32x4 v0\n store f32x4 f32 v1, {store}\n v2 = load f32x4 f32 {load}\n \
+             v3 = mul f32x4 v2, v2\n v4 = mul f32x4 v3, v3"
+        );
+        let lines = scheduled(&body);
+        place(&lines, "v2 = load") > place(&lines, "store")
+    };
+    assert!(after("[r0]", "[r0]") && after("[r0]", "[r0 + 12]") && after("[r0]", "[r1]"));
+    assert!(!after("[r0]", "[r0 + 16]") && !after("[r0 + 16]", "[r0]"));
+}
+
+#[test]
+fn a_register_of_an_address_that_changes_keeps_accesses_in_order() {
+    let lines = scheduled(
+        "v0 = load f32x4 f32 [r0 + 64]\n v1 = sqrt f32x4 v0\n store f32x4 f32 v1, [r0]\n r0 = sub r0, 16\n \
+         v2 = load f32x4 f32 [r0 + 16]\n v3 = mul f32x4 v2, v2",
+    );
+    assert!(place(&lines, "v2 = load") > place(&lines, "store"), "{lines:#?}");
+}
+
+#[test]
+fn neighbouring_stores_stay_neighbours() {
+    let lines = scheduled(
+        "v0 = load f32x4 f32 [r0]\n v1 = mul f32x4 v0, v0\n v2 = load f32x4 f32 [r0 + 16]\n v3 = sqrt f32x4 v2\n \
+         v4 = sqrt f32x4 v3\n store f32x4 f32 v1, [r1]\n store f32x4 f32 v4, [r1 + 16]\n v5 = load f32x4 f32 [r1 + 32]\n \
+         v6 = sqrt f32x4 v5",
+    );
+    assert_eq!(place(&lines, "v1, [r1]") + 1, place(&lines, "v4, [r1 + 16]"), "{lines:#?}");
+    // what the second one stores is there first
+    let lines = scheduled(
+        "v0 = load f32x4 f32 [r0]\n v1 = load f32x4 f32 [r0 + 16]\n v2 = sqrt f32x4 v1\n v3 = sqrt f32x4 v2\n \
+         store f32x4 f32 v3, [r1]\n store f32x4 f32 v0, [r1 + 16]\n v4 = sqrt f32x4 v0",
+    );
+    assert_eq!(place(&lines, "v3, [r1]") + 1, place(&lines, "v0, [r1 + 16]"), "{lines:#?}");
+    assert_eq!(lines.len(), 7);
+}
+
+/// 36 loads, each with a product that is added to one of 24 sums: more than registers, were all loads first.
+#[test]
+fn loads_wait_while_registers_lack() {
+    let step =
+        |i: usize| format!("v{0} = load f32x4 f32 [r0 + {1}]\n v{2} += f32x4 v{0} * v{0}", i + 28, 16 * i, i % 24);
+    let lines = scheduled(&(0..36).map(step).collect::<Vec<String>>().join("\n"));
+    let (mut live, mut most) = (24, 0);
+    for line in &lines {
+        live = if line.contains("load") { live + 1 } else { live - 1 };
+        most = most.max(live);
+    }
+    assert!((30..=32).contains(&most), "{most}: {lines:#?}");
+}
