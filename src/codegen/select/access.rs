@@ -388,7 +388,10 @@ impl Selector<'_> {
             masked.push(Affine::var(LANE).scale(-1).offset(end - 1));
         }
         let lane = self.memory_lane(dtype)?;
-        let v = if in_registers || !address.varies() {
+        let v = if in_registers {
+            self.load_address(&address)?
+        } else if !address.varies() {
+            let address = self.inside(address);
             self.load_address(&address)?
         } else {
             if self.view.is_some() {
@@ -399,6 +402,25 @@ impl Selector<'_> {
         };
         let mask = self.guard_mask(&masked, v.lane);
         self.choose(mask, v, otherwise)
+    }
+
+    /// The address of one element that is read for all lanes, where it may be that none needs it: moved into the buffer,
+    /// which changes nothing where a lane does.
+    fn inside(&mut self, mut a: Address) -> Address {
+        let last = self.nest.buffer(a.buffer).span() - self.view.map_or(1, |view| view.group);
+        let (low, high) = self.facts.bounds(&a.linear);
+        if low < 0 {
+            a.linear = self.limited(GprOp::Max, a.linear, 0, (0, high.max(0)));
+        }
+        if high > last {
+            a.linear = self.limited(GprOp::Min, a.linear, last, (low.clamp(0, last), last));
+        }
+        a
+    }
+
+    fn limited(&mut self, op: GprOp, a: Affine, limit: i64, range: (i64, i64)) -> Affine {
+        let b = Affine::constant(limit);
+        Affine::var(self.integer_node(range, None, |var| Node::Integer { var, op, a: a.clone(), b: b.clone() }))
     }
 
     /// `mask ? v : otherwise`.

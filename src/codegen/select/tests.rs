@@ -261,6 +261,19 @@ fn guarded_reads_along_vectors_and_rows() {
 }
 
 #[test]
+fn one_element_for_all_lanes_is_read_inside_of_its_buffer() {
+    check_text(
+        "kernel band {
+          X: f32[9] argument 0; Y: f32[12][16] argument 1 written; I: u8[11] argument 2; J: u8[12][64] argument 3 written;
+          for i in 0..12 {
+            vector j in 0..16 { Y[i][j] = (X[i - 3] if i - j - 3 >= 0 && -i + 11 >= 0 else f32(1.5)); }
+            vector j2 in 0..16 { Y[i][j2] add = (X[i] if -i - j2 + 8 >= 0 else f32(0.0)); }
+            vector j3 in 0..64 { J[i][j3] = (I[i - 1] if i - 2*j3 - 1 >= 0 && -i + 4*j3 + 3 >= 0 else u8(7)); }
+          } }",
+    );
+}
+
+#[test]
 fn reductions_over_lanes() {
     check_text(
         "kernel softmax {
