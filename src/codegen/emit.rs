@@ -73,6 +73,10 @@ pub trait LoadStore {
     fn load_lanes(&mut self, l: &Lanes, widening: Widening) -> Result<()>;
     fn store_lanes(&mut self, l: &Lanes, widening: Widening) -> Result<()>;
     fn broadcast(&mut self, l: &Lanes, widening: Widening) -> Result<()>;
+    /// See [`Inst::VLoadWhere`]; false where no instruction loads so.
+    fn load_where(&mut self, _l: &Lanes, _mask: u8) -> Result<bool> {
+        Ok(false)
+    }
     /// Stores two neighbouring vectors, the lower address first; false where no instruction stores both.
     fn store_pair(&mut self, _low: &Lanes, _high: &Lanes) -> bool {
         false
@@ -289,6 +293,7 @@ where
             Inst::VLoad { .. } => self.load_lanes(&l, widening)?,
             _ if widening == Widening::Number => return Ok(false),
             Inst::VStore { .. } => self.store_lanes(&l, widening)?,
+            Inst::VLoadWhere { mask, .. } => return self.load_where(&l, mask.number()),
             Inst::VBroadcast { .. } => self.broadcast(&l, widening)?,
             Inst::VGather { .. } => self.gather(&l)?,
             Inst::VScatter { .. } => self.scatter(&l)?,

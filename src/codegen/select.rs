@@ -137,9 +137,11 @@ fn too_large(kernel: &str) -> Error {
 /// Returns true if some instruction loads or stores several lanes.
 pub fn has_vectors(f: &Function) -> bool {
     f.insts.iter().any(|inst| match inst {
-        Inst::VLoad { ty, .. } | Inst::VStore { ty, .. } | Inst::VGather { ty, .. } | Inst::VScatter { ty, .. } => {
-            ty.lanes > 1
-        }
+        Inst::VLoad { ty, .. }
+        | Inst::VLoadWhere { ty, .. }
+        | Inst::VStore { ty, .. }
+        | Inst::VGather { ty, .. }
+        | Inst::VScatter { ty, .. } => ty.lanes > 1,
         _ => false,
     })
 }
@@ -170,7 +172,12 @@ pub fn vectorized(f: &Function) -> bool {
                     if ty.lanes == 1 { l.0 = true } else { l.1 = true }
                 }
             }
-            Inst::VLoad { ty, .. } | Inst::VGather { ty, .. } | Inst::VScatter { ty, .. } if ty.lanes > 1 => {
+            Inst::VLoad { ty, .. }
+            | Inst::VLoadWhere { ty, .. }
+            | Inst::VGather { ty, .. }
+            | Inst::VScatter { ty, .. }
+                if ty.lanes > 1 =>
+            {
                 if let Some(l) = open.last_mut() {
                     l.1 = true;
                 }

@@ -8,6 +8,7 @@ use crate::codegen::select::state::{LANE, LocalMode, Selected, Selector, lane_ra
 use crate::codegen::select::statements::Span;
 use crate::codegen::select::tree::{MAX_DISPLACEMENT, Node, Pointer, Root};
 use crate::codegen::select::value::dtype_range;
+use crate::codegen::target::Isa;
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Lane, LaneRange, VBinary, VType, Vreg};
 use crate::expr::Affine;
 use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar};
@@ -393,6 +394,11 @@ impl Selector<'_> {
         } else if !address.varies() {
             let address = self.inside(address);
             self.load_address(&address)?
+        } else if let Some(v) = self.load_where(&address, &masked)? {
+            if otherwise.bits == 0 {
+                return Ok(v);
+            }
+            v
         } else {
             if self.view.is_some() {
                 return self.internal("a gather of groups of elements");
@@ -402,6 +408,30 @@ impl Selector<'_> {
         };
         let mask = self.guard_mask(&masked, v.lane);
         self.choose(mask, v, otherwise)
+    }
+
+    /// Neighbouring elements where all guards hold, zeros elsewhere; `None` where no instruction loads them so.
+    fn load_where(&mut self, a: &Address, guards: &[Affine]) -> Selected<Option<Val>> {
+        let dtype = self.loaded_type(a.buffer);
+        let (lane, size) = (self.memory_lane(dtype)?, dtype.bytes() as i64);
+        let ty = self.ty(lane, false);
+        let neighbours = a.gather.is_empty() && self.view.is_none() && a.linear.coefficient(LANE) == 1;
+        let whole = size >= 4 && size == lane.bytes() as i64 && size * i64::from(ty.lanes) >= 16;
+        if self.target.isa == Isa::Neon || !neighbours || !whole {
+            return Ok(None);
+        }
+        let mut mask = self.guard_mask(guards, lane);
+        let (first, count) = (self.chunk.first as i64, self.chunk.count as i64);
+        if self.part(first, count).is_some() {
+            let (at_work, ty) =
+                (self.range_mask(lane.bytes(), first, first + count), self.ty(Lane::integer(lane.bytes()), false));
+            mask = self.emit(|dst| Inst::VBinary { op: VBinary::And, dst, ty, a: mask, b: at_work });
+        }
+        let bytes = a.linear.clone().plus(LANE, -1).scale(size);
+        let (addr, span) = self.operand(a.buffer, &bytes, size * i64::from(ty.lanes));
+        let mem = memory_type(dtype);
+        let reg = self.emit_from(Some(span), |dst| Inst::VLoadWhere { dst, ty, mem, addr, mask });
+        Ok(Some(self.loaded(reg, lane, dtype, false)?))
     }
 
     /// The address of one element that is read for all lanes, where it may be that none needs it: moved into the buffer,

@@ -65,6 +65,7 @@ fn pure(inst: &Inst) -> bool {
             | Inst::VScatter { .. }
             | Inst::VFma { .. }
             | Inst::VGatherIndex { .. }
+            | Inst::VLoadWhere { .. }
             | Inst::VCopy { .. }
     )
 }

@@ -300,6 +300,7 @@ impl Pass<'_> {
                 let whole = part.is_none() && is_plain(*mem, ty.lane);
                 (lanes(ty, mem, size), whole.then_some((*r, shape, ty.lanes)))
             }
+            Inst::VLoadWhere { ty, mem, .. } => (lanes(ty, mem, mem.bytes() as i64), None),
             Inst::VBroadcast { dst: r, ty, mem, .. } => {
                 let shape = Shape::Element { lane: ty.lane, mem: *mem };
                 let value = is_plain(*mem, ty.lane).then_some((*r, shape, ty.lanes));

@@ -5,7 +5,7 @@ use crate::codegen::loopnest::{BufferKind, LoopNest};
 use crate::codegen::loopnest::{interpret, parse, simplify};
 use crate::codegen::select::lower;
 use crate::codegen::vcode::execute;
-use crate::codegen::vcode::{Function, Inst, VBinary};
+use crate::codegen::vcode::{Function, Inst, Lane, VBinary};
 use crate::expr::Literals;
 use crate::runtime::{DType, Tensor};
 use rand::rngs::StdRng;
@@ -271,6 +271,27 @@ fn one_element_for_all_lanes_is_read_inside_of_its_buffer() {
             vector j3 in 0..64 { J[i][j3] = (I[i - 1] if i - 2*j3 - 1 >= 0 && -i + 4*j3 + 3 >= 0 else u8(7)); }
           } }",
     );
+}
+
+#[test]
+fn neighbours_under_a_guard_of_each_lane_are_loaded_under_a_mask() {
+    let text = "kernel triangle {
+          L: f32[37][16] argument 0; Y: f32[40][16] argument 1 written; D: f64[7] argument 2; Z: f64[40][13] argument 3 written;
+          for i in 0..40 {
+            vector j in 0..16 { Y[i][j] = (L[i - 3][j] if i - j - 3 >= 0 && -i + 39 >= 0 else f32(0.0)); }
+            vector j2 in 0..13 { Z[i][j2] = (D[j2 - 2] if j2 - 2 >= 0 && i - j2 >= 0 && -j2 + 8 >= 0 else f64(1.5)); }
+          } }";
+    check_text(text);
+    let f = lower(&parse::nest(text).unwrap(), &Target::avx512()).unwrap();
+    let count = |of: fn(&Inst) -> bool| f[0].insts.iter().filter(|i| of(i)).count();
+    assert!(count(|i| matches!(i, Inst::VLoadWhere { .. })) >= 2, "{}", f[0]);
+    assert_eq!(count(|i| matches!(i, Inst::VGatherIndex { .. })), 0, "{}", f[0]);
+    // zeros are what the load leaves outside of the mask
+    let selects = |lane: Lane| {
+        let of_lane = |i: &&Inst| matches!(i, Inst::VSelect { ty, .. } | Inst::VChoose { ty, .. } if ty.lane == lane);
+        f[0].insts.iter().filter(of_lane).count()
+    };
+    assert!(selects(Lane::F32) == 0 && selects(Lane::F64) > 0, "{}", f[0]);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! a step writes only its results and temporaries, and reads nothing but its operands and what it has written itself.
 
 use super::program::{Builder, Case, at};
-use super::{cases, random, registers};
+use super::{cases, masked, random, registers};
 use crate::codegen::disassemble::disassemble;
 use crate::codegen::regalloc::allocation::{Allocation, Place, Step};
 use crate::codegen::regalloc::checker;
@@ -147,6 +147,9 @@ fn examine(case: &Case, target: &Target, change: impl Fn(&mut Allocation)) -> (V
 fn functions(target: &Target) -> Vec<Case> {
     let mut all = cases::all(target.vector_bytes);
     all.extend(random::programs(target));
+    if target.isa != Isa::Neon {
+        all.extend(masked::loads(target.vector_bytes));
+    }
     let blocks = registers::blocks().into_iter().filter(|b| b.0.isa == target.isa);
     all.extend(blocks.flat_map(|(t, mr, nv)| [0, 30].map(|outer| registers::product_block(&t, mr, nv, 7, outer))));
     all

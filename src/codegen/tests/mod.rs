@@ -4,6 +4,7 @@ mod cases;
 mod emission;
 #[path = "../../../tests/emulator/mod.rs"]
 mod emulator;
+mod masked;
 mod native;
 mod program;
 mod qemu;

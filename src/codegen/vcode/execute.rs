@@ -139,6 +139,10 @@ impl Machine<'_> {
                     start.wrapping_add(value.wrapping_mul(l.mem.bytes() as i64))
                 })
             }
+            Inst::VLoadWhere { mask, .. } => {
+                let (mask, size) = (self.vectors[mask.index()], l.lane_bytes());
+                self.load_where(&l, start, |i| lane(&mask, Lane::integer(size), i) != 0)
+            }
             Inst::VStore { .. } | Inst::VScatter { .. } => {
                 let source = self.vectors[l.register.index()];
                 for i in l.range() {
@@ -285,6 +289,16 @@ impl Machine<'_> {
                 DType::F16 if l.ty.lane == Lane::F32 => u64::from(f16_to_f32(bits as u16).to_bits()),
                 _ => bits,
             };
+        }
+        self.write(l.register, l.ty, |i| lanes[i]);
+        Ok(())
+    }
+
+    /// Neighbours for the lanes where `takes` holds, zeros for others.
+    fn load_where(&mut self, l: &Lanes, start: i64, takes: impl Fn(usize) -> bool) -> Result<()> {
+        let mut lanes = [0; 64];
+        for i in l.range().filter(|&i| takes(i)) {
+            lanes[i] = self.element(start + i as i64 * l.stride, l.mem)?;
         }
         self.write(l.register, l.ty, |i| lanes[i]);
         Ok(())

@@ -112,6 +112,11 @@ macro_rules! insts {
             VLoad Memory "{} = load {} {} {}{}" {
                 dst: Vreg (Def), ty: VType, mem: DType, addr: Addr (Use), part: Part
             }
+            /// As VLoad of elements of 4 or 8 bytes in lanes of the same size, 16 bytes or more in all, where the lane of `mask`
+            /// is all ones; zero where it is all zeros. Not on NEON.
+            VLoadWhere Memory "{} = load {} {} {} where {}" {
+                dst: Vreg (Def), ty: VType, mem: DType, addr: Addr (Use), mask: Vreg (Use)
+            }
             VStore Memory "store {} {} {}, {}{}" {
                 ty: VType, mem: DType, src: Vreg (Use), addr: Addr (Use), part: Part
             }

@@ -93,7 +93,7 @@ pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
             let plain = if l.is_same() { l.is_plain() } else { l.fills_register() };
             if plain { vec![] } else { vec![l.mask()] }
         }
-        Inst::VBroadcast { .. } => vec![],
+        Inst::VBroadcast { .. } | Inst::VLoadWhere { .. } => vec![],
         Inst::VGather { .. } if l.is_gathered_by_vectors(true) || l.narrow_blocks().is_some() => vec![],
         Inst::VGather { .. } if l.inserted().is_some() => vec![],
         Inst::VScatter { .. } => match l.spread(true) {
@@ -198,6 +198,26 @@ impl LoadStore for Emitter<'_> {
             self.bool_to_mask(w, d, lane);
         }
         Ok(())
+    }
+
+    fn load_where(&mut self, l: &Lanes, mask: u8) -> Result<bool> {
+        let (d, w, lane) = (l.register.number(), l.width(), l.lane_bytes());
+        if !l.is_same() || lane < 4 || !l.fills_register() {
+            return Ok(false);
+        }
+        let m = at(&l.addr, 0)?;
+        if self.arch.evex {
+            let (mask_of, op) = match lane {
+                4 => (opcode::D_TO_MASK, opcode::LOAD_PS),
+                _ => (opcode::Q_TO_MASK, opcode::LOAD_PD),
+            };
+            self.op2(mask_of, w, 1, mask);
+            self.vector(Encoding { mask: 1, zeroing: true, ..self.plain(op, w, d, 0, Rm::Memory(m)) });
+        } else {
+            let op = if lane == 4 { opcode::MASK_LOAD_PS } else { opcode::MASK_LOAD_PD };
+            self.vector(self.plain(op, w, d, mask, Rm::Memory(m)));
+        }
+        Ok(true)
     }
 
     fn store_lanes(&mut self, l: &Lanes, widening: Widening) -> Result<()> {

@@ -253,5 +253,7 @@ ops! {
     SCALAR_F32_TO_I64 "vcvttss2si"     Both M0F PF3 0x2c 1 1 4
     SCALAR_F64_TO_I64 "vcvttsd2si"     Both M0F PF2 0x2c 1 1 8
     // mask registers
+    D_TO_MASK         "vpmovd2m"       Evex M38 PF3 0x39 0 0 FULL
+    Q_TO_MASK         "vpmovq2m"       Evex M38 PF3 0x39 0 1 FULL
     MASK_LOAD         "kmovq"          Vex  M0F NP  0x90 1 1 8
 }
