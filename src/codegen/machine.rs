@@ -122,7 +122,7 @@ machine! {
     add_latency f64 = 2.9, 3.0, 2.0;
         "cycles", "From the start of an addition or comparison until the next one can use it", "Probe of chains on AVX-512; others unmeasured";
     load_latency usize = 5, 5, 4;
-        "cycles", "From the start of a vector load until its result can be used", "From data sheets";
+        "cycles", "From the start of a vector load until its result can be used", "Unmeasured";
     loads_per_cycle usize = 2;
         "per cycle", "Vector loads started", "Probe of streams on AVX-512; others unmeasured";
     clock_ghz f64 = 3.2, 3.4, 2.6;
