@@ -210,6 +210,11 @@ impl Inst {
         self.clone().address_mut().copied()
     }
 
+    /// Returns true at the start and the end of loops and conditionals.
+    pub fn is_control(&self) -> bool {
+        matches!(self, Inst::LoopStart { .. } | Inst::LoopEnd | Inst::IfStart { .. } | Inst::IfEnd)
+    }
+
     /// Returns true if the value written is the same wherever the instruction stands: it may be rematerialized.
     pub fn is_constant(&self) -> bool {
         matches!(self, Inst::Imm { .. } | Inst::VConst { .. } | Inst::VIota { .. })

@@ -25,17 +25,13 @@ pub fn join(function: &mut Function, target: &Target) {
         let whole = ty.lanes as usize * ty.lane.bytes() == target.vector_bytes;
         let same = (selected.lanes, selected.lane.bytes()) == (ty.lanes, ty.lane.bytes());
         let stays = |r: usize| !uses[r].written.iter().any(|&w| w > at && w < end);
-        let straight = end > at && !function.insts[at..end].iter().any(is_control);
+        let straight = end > at && !function.insts[at..end].iter().any(Inst::is_control);
         if by == mask && whole && same && straight && stays(a.index()) && stays(b.index()) {
             function.insts[end] = Inst::VChoose { dst, op, ty, a, b, yes, no };
             joined.insert(at);
         }
     }
     remove(function, &joined);
-}
-
-fn is_control(inst: &Inst) -> bool {
-    matches!(inst, Inst::LoopStart { .. } | Inst::LoopEnd | Inst::IfStart { .. } | Inst::IfEnd)
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub fn schedule_loops(function: &mut Function, target: &Target) {
 fn blocks(insts: &[Inst]) -> Vec<Range<usize>> {
     let (mut blocks, mut of_loop, mut start) = (vec![], None, 0);
     for (at, inst) in insts.iter().enumerate() {
-        if !is_control(inst) {
+        if !inst.is_control() {
             continue;
         }
         if let Some(open) = &mut of_loop {
@@ -63,10 +63,6 @@ fn is_one_instruction(inst: &Inst) -> bool {
         Inst::VFma { ty, .. } => ty.lane.is_float(),
         _ => inst.ty().is_none(),
     }
-}
-
-fn is_control(inst: &Inst) -> bool {
-    matches!(inst, Inst::LoopStart { .. } | Inst::LoopEnd | Inst::IfStart { .. } | Inst::IfEnd)
 }
 
 type Register = (Class, u32);
