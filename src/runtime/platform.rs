@@ -12,6 +12,16 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "Vec<String>", into = "Vec<&'static str>")]
 pub struct Features(u32);
 
+/// Asks this processor for a feature: by Rust's detection, or for tile registers by [`tiles`], since Rust's is unstable there.
+macro_rules! detected {
+    (tiles, $word:tt) => {
+        tiles::has($word)
+    };
+    ($detect:ident, $word:tt) => {
+        std::arch::$detect!($word)
+    };
+}
+
 /// One row for each feature: constant, word of Rust's feature detection.
 macro_rules! features {
     ($($(#[$doc:meta])* $constant:ident = $bit:literal, $arch:literal, $detect:ident, $word:tt;)*) => {
@@ -26,7 +36,7 @@ macro_rules! features {
                 let mut set = Features::default();
                 $(
                     #[cfg(target_arch = $arch)]
-                    if std::arch::$detect!($word) {
+                    if detected!($detect, $word) {
                         set = set.with(Features::$constant);
                     }
                 )*
@@ -59,6 +69,51 @@ features! {
     AVX512BITALG = 19, "x86_64", is_x86_feature_detected, "avx512bitalg";
     AVX512VPOPCNTDQ = 20, "x86_64", is_x86_feature_detected, "avx512vpopcntdq";
     GFNI = 21, "x86_64", is_x86_feature_detected, "gfni";
+    /// Tile registers, which the system has to give to the process.
+    AMX_TILE = 22, "x86_64", tiles, "amx-tile";
+    AMX_BF16 = 23, "x86_64", tiles, "amx-bf16";
+    AMX_INT8 = 24, "x86_64", tiles, "amx-int8";
+}
+
+/// Tile registers (AMX): a processor may have them, and the system gives them to a process that asks.
+#[cfg(target_arch = "x86_64")]
+mod tiles {
+    use std::sync::OnceLock;
+
+    /// Returns true if this processor has the feature of this word and this process may use tile registers.
+    pub fn has(word: &str) -> bool {
+        let bit = match word {
+            "amx-bf16" => 22,
+            "amx-tile" => 24,
+            _ => 25,
+        };
+        features() >> bit & 1 == 1 && permitted()
+    }
+
+    /// EDX of leaf 7 of `cpuid`.
+    fn features() -> u32 {
+        use std::arch::x86_64::{__cpuid, __cpuid_count};
+        // SAFETY: every processor of this architecture has the instruction; leaf 7 is asked for where it exists.
+        #[allow(unused_unsafe)]
+        unsafe {
+            if __cpuid(0).eax >= 7 { __cpuid_count(7, 0).edx } else { 0 }
+        }
+    }
+
+    /// Asks the system once for the state of tile registers; Linux gives it to all threads of the process.
+    #[cfg(target_os = "linux")]
+    fn permitted() -> bool {
+        const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
+        const TILE_DATA: libc::c_long = 18;
+        static PERMITTED: OnceLock<bool> = OnceLock::new();
+        // SAFETY: the call takes two numbers and touches no memory of the process.
+        *PERMITTED.get_or_init(|| unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0 })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn permitted() -> bool {
+        false
+    }
 }
 
 impl Features {
