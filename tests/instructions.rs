@@ -154,7 +154,7 @@ fn the_order_of_a_sum_is_checked() {
     let rows = parse("user.tile", &turned).unwrap();
     if rows[0].runs_on_host() {
         let error = rows[0].check_on_host().unwrap_err().to_string();
-        assert!(error.contains("`mine` adds in the other order: its sum is `descending`"), "{error}");
+        assert!(error.contains("`mine` adds in another order: its sum is `descending`"), "{error}");
     }
 }
 

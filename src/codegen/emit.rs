@@ -7,7 +7,9 @@ use crate::codegen::constant_pool::Pool;
 use crate::codegen::regalloc::allocation::{Allocation, Place, Step, Temporaries, slot_offset};
 use crate::codegen::vcode::lanes::{Lanes, Widening};
 use crate::codegen::vcode::operands::{Class, Group};
-use crate::codegen::vcode::{Addr, Function, Gpr, GprOp, Inst, Lane, Operand, ShiftOp, VBinary, VType, VUnary, Zip};
+use crate::codegen::vcode::{
+    Addr, Function, Gpr, GprOp, Inst, Lane, Operand, Shapes, ShiftOp, Tile, VBinary, VType, VUnary, Zip,
+};
 use crate::expr::CompareOp;
 use crate::runtime::{DType, Error, Result};
 use dynasmrt::relocations::Relocation;
@@ -29,9 +31,9 @@ pub struct Emitter<'a, R: Relocation, S> {
 }
 
 /// The encodings of an architecture. Registers are physical: `d` is written, others are read.
-pub trait Encode: Frame + Scalars + LoadStore + Gather + Vectors {}
+pub trait Encode: Frame + Scalars + LoadStore + Gather + Vectors + Tiles {}
 
-impl<T: Frame + Scalars + LoadStore + Gather + Vectors> Encode for T {}
+impl<T: Frame + Scalars + LoadStore + Gather + Vectors + Tiles> Encode for T {}
 
 /// Calling convention and stack frame.
 pub trait Frame {
@@ -118,6 +120,23 @@ pub trait Vectors {
         false
     }
     fn convert(&mut self, d: u8, to: VType, s: u8, from: Lane) -> bool;
+}
+
+/// Tile registers; functions return false where there are none.
+pub trait Tiles {
+    fn configure(&mut self, _shapes: &Shapes) -> bool {
+        false
+    }
+    fn release(&mut self) -> bool {
+        false
+    }
+    fn zero_tile(&mut self, _d: Tile) -> bool {
+        false
+    }
+    /// Rows `stride` bytes apart, from memory or to it.
+    fn move_tile(&mut self, _t: Tile, _addr: &Addr, _stride: i64, _store: bool) -> Result<bool> {
+        Ok(false)
+    }
 }
 
 static NO_TEMPORARIES: Temporaries = Temporaries { gpr: vec![], vector: vec![] };
@@ -217,6 +236,7 @@ where
             Group::Memory => self.memory_inst(inst)?,
             Group::Vector if matches!(inst, Inst::VTensor { .. }) => self.tensor_inst(inst)?,
             Group::Vector => self.vector_inst(inst),
+            Group::Tile => self.tile_inst(inst)?,
         };
         match is_known {
             true => Ok(()),
@@ -355,6 +375,22 @@ where
         let code = row.bytes_of(&[acc.number(), a.number(), b.number()], &self.temporaries.vector);
         self.asm.extend(code);
         Ok(true)
+    }
+
+    fn tile_inst(&mut self, inst: &Inst) -> Result<bool> {
+        match *inst {
+            Inst::TileShapes { shapes } => Ok(self.configure(&shapes)),
+            Inst::TileRelease => Ok(self.release()),
+            Inst::TileZero { tile } => Ok(self.zero_tile(tile)),
+            Inst::TileLoad { tile, addr, stride } => self.move_tile(tile, &addr, stride, false),
+            Inst::TileStore { tile, addr, stride } => self.move_tile(tile, &addr, stride, true),
+            Inst::TileTensor { acc, row, a, b } => {
+                let code = self.function.row(row)?.bytes_of(&[acc.0, a.0, b.0], &[]);
+                self.asm.extend(code);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Lane `i` with lane `i + half`, until one is left; that one everywhere.

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 pub use decode::CodeProblem;
+pub use native::tile_shapes;
 
 /// The name of a row, such as `vpdpbusd`: up to 24 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -90,11 +91,13 @@ pub struct Operand {
     pub form: Form,
 }
 
-/// The form of an operand in a vector register.
+/// The form of an operand in a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Form {
     /// The elements fill the register, or its lower part.
     Vector,
+    /// The elements fill a tile register: rows of 64 bytes, the first iterator of the operand counts them.
+    Tile,
     /// The elements, 2, 4 or 8 bytes of them, are repeated throughout the register.
     Broadcast,
 }
@@ -106,6 +109,9 @@ pub enum SumOrder {
     Ascending,
     /// Term by term, the summed iterator downwards.
     Descending,
+    /// The terms of each point of the last summed iterator in a sum of their own, which begins with 0; then these sums are
+    /// added to each other, and the total to the accumulator.
+    Apart,
 }
 
 /// A register that an encoding names.
@@ -146,14 +152,25 @@ pub struct X86Encoding {
 }
 
 impl SumOrder {
-    /// The term that is added at step `step` of `terms`.
-    fn term(self, step: i64, terms: i64) -> i64 {
+    /// The word in declarations.
+    pub fn word(self) -> &'static str {
         match self {
-            SumOrder::Ascending => step,
-            SumOrder::Descending => terms - 1 - step,
+            SumOrder::Ascending => "ascending",
+            SumOrder::Descending => "descending",
+            SumOrder::Apart => "apart",
         }
     }
+
+    /// Every order.
+    pub const ALL: [SumOrder; 3] = [SumOrder::Ascending, SumOrder::Descending, SumOrder::Apart];
 }
+
+/// Rows of a tile register.
+pub const TILE_ROWS: usize = 16;
+/// Bytes of a row of a tile register.
+pub const TILE_ROW_BYTES: usize = 64;
+/// Tile registers.
+pub const TILES: usize = 8;
 
 impl TensorInstruction {
     /// The iterators that are summed over, outermost first: those that the accumulator lacks and the term uses. An iterator that
@@ -169,6 +186,14 @@ impl TensorInstruction {
     /// Terms that are summed for an element of the accumulator.
     pub fn terms(&self) -> i64 {
         self.summed().map(|v| self.extent(v)).product()
+    }
+
+    /// Terms of a lane of the operands that are read: of a row on tiles the points of the last iterator of the sum, of others all.
+    pub fn terms_in_lane(&self) -> i64 {
+        match self.is_tile() {
+            true => self.summed().last().map_or(1, |v| self.extent(v)),
+            false => self.terms(),
+        }
     }
 
     /// Returns true for a row that adds products of two operands of types `a` and `b`, in either order, to numbers of type `sum`,
@@ -200,7 +225,17 @@ impl TensorInstruction {
         self.elements(operand) as usize * self.operands[operand].dtype.bytes()
     }
 
-    /// Bytes of the registers that the code works on: the widest of its instructions.
+    /// Returns true if the operands stand in tile registers.
+    pub fn is_tile(&self) -> bool {
+        self.operands[0].form == Form::Tile
+    }
+
+    /// Bytes of the registers that the operands stand in: tile registers, or the widest vectors of the code.
+    pub fn register_bytes(&self) -> usize {
+        if self.is_tile() { TILE_ROWS * TILE_ROW_BYTES } else { self.vector_bytes() }
+    }
+
+    /// Bytes of the vectors that the code works on: the widest of its instructions.
     pub fn vector_bytes(&self) -> usize {
         let bytes = |e: &Encoding| match e {
             Encoding::X86(x) => x.vector_bits as usize / 8,

@@ -121,6 +121,14 @@ machine! {
         "cycles", "From the start of an FMA until its result can be used", "Probe of chains on AVX-512; others unmeasured";
     add_latency f64 = 2.9, 3.0, 2.0;
         "cycles", "From the start of an addition or comparison until the next one can use it", "Probe of chains on AVX-512; others unmeasured";
+    tile_row_cycles f64 = 1.0;
+        "cycles", "A row of a product of tiles, 16 columns and 16 groups of terms", "Loop of four products of whole tiles on AVX-512; others have none";
+    tile_load_cycles f64 = 8.0;
+        "cycles", "The load of a tile from the first cache", "Unmeasured";
+    tile_sum_cycles f64 = 25.0;
+        "cycles", "A tile of sums from memory and back", "Loop of four loads and stores on AVX-512; others have none";
+    tile_shape_cycles f64 = 150.0;
+        "cycles", "New shapes for tile registers", "Loop of ldtilecfg on AVX-512; others have none";
     load_latency usize = 5, 5, 4;
         "cycles", "From the start of a vector load until its result can be used", "Unmeasured";
     loads_per_cycle usize = 2;

@@ -40,6 +40,8 @@ pub mod state;
 pub mod statements;
 pub mod stored_bits;
 pub mod strip_mine;
+pub mod tile_pass;
+pub mod tiles;
 pub mod tree;
 mod uses;
 pub mod value;
@@ -107,9 +109,12 @@ fn lower_phase(
                 let function = address::flatten(prefetch::prefetch_panels(tree, target), name, parallel)?;
                 let mut function = Function { wave, ..function };
                 let named = |row: &&TensorInstruction| {
-                    function.insts.iter().any(|i| matches!(i, Inst::VTensor { row: name, .. } if *name == row.name))
+                    function.insts.iter().any(|i| {
+                        matches!(i, Inst::VTensor { row: name, .. } | Inst::TileTensor { row: name, .. } if *name == row.name)
+                    })
                 };
                 function.instructions = target.instructions.iter().filter(named).cloned().collect();
+                tiles::finish(&mut function);
                 scaled_index::fold(&mut function);
                 stored_bits::store_low_bits(&mut function);
                 single_lane::narrow(&mut function);

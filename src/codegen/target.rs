@@ -1,6 +1,6 @@
 //! Targets are data: features, registers and costs. Any target compiles on any host.
 
-use crate::codegen::instruction::TensorInstruction;
+use crate::codegen::instruction::{InstructionName, TensorInstruction};
 use crate::codegen::machine::Machine;
 use crate::runtime::error::unknown;
 use crate::runtime::{DType, Error, Features, Platform, Result};
@@ -70,6 +70,11 @@ impl Target {
         self.instructions.iter().any(|row| row.sums_products(factors, sum))
     }
 
+    /// Returns true if the tensor instruction of this name works on tile registers.
+    pub fn is_tile_row(&self, name: InstructionName) -> bool {
+        self.instructions.iter().any(|row| row.name == name && row.is_tile())
+    }
+
     /// Peak of one core in GFLOP/s for elements of `bytes` bytes (an FMA counts two).
     pub fn peak_gflops(&self, bytes: usize) -> f64 {
         2.0 * (self.lanes(bytes) * self.machine.fma_per_cycle) as f64 * self.machine.clock_ghz
@@ -95,6 +100,13 @@ impl Target {
         Target::new("x86-64-avx512-vnni", Isa::Avx512, [64, 32], AVX512.with(Features::AVX512VNNI))
     }
 
+    /// x86-64 with AVX-512, VNNI and bf16 as [`Target::avx512_vnni`], and products of tiles (AMX).
+    pub fn amx() -> Target {
+        let vectors = AVX512.with(Features::AVX512VNNI).with(Features::AVX512BF16);
+        let tiles = Features::AMX_TILE.with(Features::AMX_BF16).with(Features::AMX_INT8);
+        Target::new("x86-64-amx", Isa::Avx512, [64, 32], vectors.with(tiles))
+    }
+
     /// x86-64 with AVX2, FMA and F16C.
     pub fn avx2() -> Target {
         Target::new("x86-64-avx2", Isa::Avx2, [32, 16], AVX2)
@@ -105,12 +117,13 @@ impl Target {
         Target::new("aarch64-neon", Isa::Neon, [16, 32], Features::NEON)
     }
 
-    /// The target with those of `rows` in place of its tensor instructions that it can run: it has their features, its registers
-    /// are as wide as theirs, and their code can name all of its registers.
+    /// The target with those of `rows` in place of its tensor instructions that it can run: it has their features, and its vector
+    /// registers are as wide as theirs, whose code can name them all, unless they work on tile registers.
     pub fn with_instructions<'a>(mut self, rows: impl IntoIterator<Item = &'a TensorInstruction>) -> Target {
         let fits = |row: &&TensorInstruction| {
             let names_all = self.vector_bytes < 64 || !row.has_vex();
-            self.features.contains(row.features) && row.vector_bytes() == self.vector_bytes && names_all
+            let vectors = row.vector_bytes() == self.vector_bytes && names_all;
+            self.features.contains(row.features) && (row.is_tile() || vectors)
         };
         self.instructions = rows.into_iter().filter(fits).cloned().collect();
         self
@@ -149,7 +162,7 @@ impl Target {
 
     /// Every target, the richest of each architecture first.
     pub fn all() -> Vec<Target> {
-        vec![Target::avx512_vnni(), Target::avx512(), Target::avx2(), Target::neon()]
+        vec![Target::amx(), Target::avx512_vnni(), Target::avx512(), Target::avx2(), Target::neon()]
     }
 
     /// The target called `name`, with features after its name where it has some, as `x86-64-avx512-vnni+avx512bf16`.
@@ -180,7 +193,7 @@ impl Target {
         self.platform().check_host().is_ok()
     }
 
-    /// The best target that this processor runs, with the dot products that it has: of bytes, on AVX-512 of bf16.
+    /// The best target that this process can run code for, with the dot products that it has: of bytes, on AVX-512 of bf16.
     pub fn host() -> Option<Target> {
         let target = Target::all().into_iter().find(Target::runs_on_host)?;
         let more = match target.isa {
@@ -188,6 +201,9 @@ impl Target {
             Isa::Avx2 => "avxvnni",
             Isa::Neon => "dotprod",
         };
+        if Features::by_name(more).is_some_and(|feature| target.features.contains(feature)) {
+            return Some(target);
+        }
         Some(target.clone().with_feature(more).ok().filter(Target::runs_on_host).unwrap_or(target))
     }
 }
@@ -199,7 +215,7 @@ mod tests {
     #[test]
     fn an_unknown_part_of_a_name_is_the_one_that_is_said() {
         let refusal = |name: &str| Target::by_name(name).unwrap_err().to_string();
-        assert!(refusal("x86-64-avx3").contains("there is no target `x86-64-avx3`: there are x86-64-avx512-vnni,"));
+        assert!(refusal("x86-64-avx3").contains("there is no target `x86-64-avx3`: there are x86-64-amx,"));
         assert!(refusal("x86-64-avx2+avxvni").contains("there is no processor feature `avxvni`"));
         assert!(refusal("x86-64-avx2+avxvni").ends_with("did you mean `avxvnni`?"));
         assert!(refusal("x86-64-avx2+dotprod").contains("`dotprod` is not a feature of the processors of x86-64-avx2"));

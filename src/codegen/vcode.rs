@@ -15,7 +15,7 @@ pub mod lanes;
 pub mod operands;
 pub mod text;
 
-use crate::codegen::instruction::{InstructionName, TensorInstruction};
+use crate::codegen::instruction::{InstructionName, TILES, TensorInstruction};
 use crate::expr::CompareOp;
 use crate::runtime::{DType, Error, Result};
 use operands::{Access, Class, Group, PerClass, Registers, define, insts};
@@ -28,6 +28,14 @@ pub struct Gpr(pub u32);
 /// A virtual vector register, printed `v7`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Vreg(pub u32);
+
+/// A tile register, printed `t3`: a physical one, which selection chooses. None is ever spilled.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Tile(pub u8);
+
+/// Rows of each tile register and bytes of a row, printed `16x64 16x64 0x0 …`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Shapes(pub [(u8, u8); TILES]);
 
 /// Lane type in a register. Narrower memory types are widened by loads and narrowed by stores. Whether integers of 8 and 16
 /// bits have a sign counts for comparisons, extremes and upper halves of products.
@@ -213,6 +221,11 @@ impl Inst {
     /// Returns true at the start and the end of loops and conditionals.
     pub fn is_control(&self) -> bool {
         matches!(self, Inst::LoopStart { .. } | Inst::LoopEnd | Inst::IfStart { .. } | Inst::IfEnd)
+    }
+
+    /// Returns true for instructions on tile registers, which passes over vectors leave alone.
+    pub fn is_tile(&self) -> bool {
+        self.group() == Group::Tile
     }
 
     /// Returns true if the value written is the same wherever the instruction stands: it may be rematerialized.

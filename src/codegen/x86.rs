@@ -14,6 +14,7 @@ mod memory;
 mod opcode;
 mod scalar;
 mod strided;
+mod tiles;
 mod vector;
 
 use crate::codegen::Isa;

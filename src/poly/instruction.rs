@@ -175,6 +175,7 @@ fn misfit(
             Some(format!("operand `{name}` has stride {stride} along `{lane_name}` and cannot be packed"))
         }
         (Form::Vector, Along::Strided(_)) => None,
+        (Form::Tile, _) => Some(format!("`{}` works on tiles", row.name)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Vector arithmetic between registers.
 
 use crate::codegen::aarch64::emitter::{ByElement, Constants, Emitter};
-use crate::codegen::emit::Vectors;
+use crate::codegen::emit::{Tiles, Vectors};
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Function, Inst, Lane, ShiftOp, VBinary, VType, VUnary, Vreg, Zip};
 use crate::expr::CompareOp;
@@ -56,6 +56,8 @@ pub(super) fn needs(inst: &Inst) -> u8 {
         _ => 0,
     }
 }
+
+impl Tiles for Emitter<'_> {}
 
 impl Vectors for Emitter<'_> {
     fn zip(&mut self, op: Zip, ty: VType, d: u8, a: u8, b: u8) {

@@ -10,7 +10,7 @@ use disarm64_defn::InsnFeatureSet;
 use disarm64_defn::defn::InsnOpcode;
 use iced_x86::{
     CpuidFeature, Decoder, DecoderOptions, Formatter, Instruction, InstructionInfoFactory, IntelFormatter, OpAccess,
-    OpKind,
+    OpKind, Register,
 };
 
 /// The reason why the code of a row is not what the row declares.
@@ -25,7 +25,7 @@ pub struct CodeProblem {
 struct Decoded {
     /// The instruction in the assembler's words.
     text: String,
-    /// Number and bytes of each operand, all of them vector registers.
+    /// Number and bytes of each operand, all of them vector or tile registers.
     registers: Vec<(u8, usize)>,
     read: Vec<u8>,
     written: Vec<u8>,
@@ -36,12 +36,18 @@ struct Decoded {
 /// an encoding leaves out has.
 const NUMBERS: [[u8; 12]; 2] = [[3, 14, 9, 12, 6, 1, 10, 5, 15, 2, 11, 7], [13, 4, 8, 2, 15, 11, 7, 1, 5, 14, 9, 10]];
 
+/// Numbers of tile registers.
+const TILE_NUMBERS: [[u8; 7]; 2] = [[3, 6, 1, 5, 2, 7, 4], [5, 4, 7, 2, 6, 1, 3]];
+
 /// Features that every target with one of `features` has: a row need not name them, and may.
 fn implied(features: Features) -> Features {
     let names = features.names();
     let avx512 = names.iter().any(|name| name.starts_with("avx512"));
     let x86 = !features.without(Features::of_architecture("aarch64")).is_empty();
     let base = if x86 { Features::AVX2 } else { Features::NEON };
+    if names.iter().any(|name| name.starts_with("amx")) {
+        return base.with(Features::AMX_TILE);
+    }
     if avx512 { base.with(Features::AVX512F) } else { base }
 }
 
@@ -52,13 +58,17 @@ impl TensorInstruction {
     /// The first difference.
     pub fn check_code(&self) -> Result<(), CodeProblem> {
         let fail = |encoding, message| Err(CodeProblem { encoding, message });
-        if self.operands.len() + self.temporaries() > NUMBERS[0].len() {
-            let message = format!("more than {} operands and temporaries", NUMBERS[0].len());
+        let numbers = match self.is_tile() {
+            true => TILE_NUMBERS.each_ref().map(|n| &n[..]),
+            false => NUMBERS.each_ref().map(|n| &n[..]),
+        };
+        if self.operands.len() + self.temporaries() > numbers[0].len() {
+            let message = format!("more than {} operands and temporaries", numbers[0].len());
             return fail(None, message);
         }
         let (mut needed, mut written) = (Features::default(), vec![]);
         for (n, encoding) in self.code.iter().enumerate() {
-            for (round, numbers) in NUMBERS.iter().enumerate() {
+            for (round, numbers) in numbers.iter().enumerate() {
                 // The upper half of the registers takes part in the second round where it can be named.
                 let high = if round == 1 && !self.has_vex() { 16 } else { 0 };
                 let number = |slot: Slot| match slot {
@@ -167,11 +177,11 @@ fn decode_x86(bytes: &[u8]) -> Result<Decoded, String> {
     for n in 0..instruction.op_count() {
         let register = instruction.op_register(n);
         match instruction.op_kind(n) {
-            OpKind::Register if register.is_vector_register() => {
+            OpKind::Register if is_operand(register) => {
                 registers.push((register.number() as u8, register.size()));
             }
             OpKind::Immediate8 => {}
-            _ => return Err(format!("`{text}` has an operand that is not a vector register")),
+            _ => return Err(format!("`{text}` has an operand that is not a vector or tile register")),
         }
     }
     let (read, written) = accesses_x86(&instruction, &text)?;
@@ -184,14 +194,19 @@ fn decode_x86(bytes: &[u8]) -> Result<Decoded, String> {
     Ok(Decoded { text, registers, read, written, features })
 }
 
-/// The vector registers that an instruction reads and writes; an error where it uses anything else.
+/// Returns true for registers that operands of rows stand in.
+fn is_operand(register: Register) -> bool {
+    register.is_vector_register() || register.is_tmm()
+}
+
+/// The vector or tile registers that an instruction reads and writes; an error where it uses anything else.
 fn accesses_x86(instruction: &Instruction, text: &str) -> Result<(Vec<u8>, Vec<u8>), String> {
     let mut factory = InstructionInfoFactory::new();
     let info = factory.info(instruction);
     let (mut read, mut written) = (vec![], vec![]);
     for used in info.used_registers() {
-        if !used.register().is_vector_register() {
-            return Err(format!("`{text}` uses {:?}, which is not a vector register", used.register()));
+        if !is_operand(used.register()) {
+            return Err(format!("`{text}` uses {:?}, which is not a vector or tile register", used.register()));
         }
         let number = used.register().number() as u8;
         use OpAccess::{CondRead, CondWrite, Read, ReadCondWrite, ReadWrite, Write};
@@ -203,13 +218,13 @@ fn accesses_x86(instruction: &Instruction, text: &str) -> Result<(Vec<u8>, Vec<u
         }
     }
     if !info.used_memory().is_empty() || instruction.rflags_modified() != 0 {
-        return Err(format!("`{text}` uses more than vector registers"));
+        return Err(format!("`{text}` uses more than its registers"));
     }
     Ok((read, written))
 }
 
 /// Features of iced-x86. Every target of x86-64 has AVX.
-const X86_FEATURES: [(CpuidFeature, Features); 17] = [
+const X86_FEATURES: [(CpuidFeature, Features); 20] = [
     (CpuidFeature::AVX, Features::AVX2),
     (CpuidFeature::AVX2, Features::AVX2),
     (CpuidFeature::FMA, Features::FMA),
@@ -227,6 +242,9 @@ const X86_FEATURES: [(CpuidFeature, Features); 17] = [
     (CpuidFeature::AVX512_VBMI2, Features::AVX512VBMI2),
     (CpuidFeature::AVX512_BITALG, Features::AVX512BITALG),
     (CpuidFeature::AVX512_VPOPCNTDQ, Features::AVX512VPOPCNTDQ),
+    (CpuidFeature::AMX_TILE, Features::AMX_TILE),
+    (CpuidFeature::AMX_BF16, Features::AMX_BF16),
+    (CpuidFeature::AMX_INT8, Features::AMX_INT8),
 ];
 
 fn decode_aarch64(word: u32) -> Result<Decoded, String> {

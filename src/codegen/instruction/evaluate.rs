@@ -1,6 +1,6 @@
 //! The meaning of a tensor instruction, on the bytes of registers.
 
-use crate::codegen::instruction::{Form, TensorInstruction};
+use crate::codegen::instruction::{Form, SumOrder, TensorInstruction};
 use crate::expr::scalar::{self, Point, Value};
 use crate::expr::{Access, Affine, BinaryOp, Expr, Index, Var};
 use crate::runtime::{DType, Error, Result};
@@ -59,16 +59,29 @@ impl TensorInstruction {
                 rest /= self.extent(v);
             }
             let start = element as usize * target.dtype.bytes();
-            let mut total = Value::load(target.dtype, &first[start..]);
-            let terms: i64 = summed.iter().map(|&v| self.extent(v)).product();
-            for term in 0..terms {
-                let mut rest = self.order.term(term, terms);
-                for &v in summed.iter().rev() {
-                    point.at[v.0 as usize] = rest % self.extent(v);
-                    rest /= self.extent(v);
+            let before = Value::load(target.dtype, &first[start..]);
+            let terms = summed.iter().map(|&v| self.extent(v)).product();
+            let mut sum = |total: Value, mut terms: &mut dyn std::iter::Iterator<Item = i64>| {
+                std::iter::Iterator::try_fold(&mut terms, total, |total, term| {
+                    let mut rest = term;
+                    for &v in summed.iter().rev() {
+                        point.at[v.0 as usize] = rest % self.extent(v);
+                        rest /= self.extent(v);
+                    }
+                    add_term(total, &self.body, &point)
+                })
+            };
+            let total = match self.order {
+                SumOrder::Ascending => sum(before, &mut (0..terms))?,
+                SumOrder::Descending => sum(before, &mut (0..terms).rev())?,
+                SumOrder::Apart => {
+                    let zero = Value::from_f64(target.dtype, 0.0);
+                    let last = summed.last().map_or(1, |&v| self.extent(v));
+                    let parts = (0..last).map(|first| sum(zero, &mut (first..terms).step_by(last as usize)));
+                    let total = parts.reduce(|a, b| scalar::binary(BinaryOp::Add, a?, b?));
+                    scalar::binary(BinaryOp::Add, before, total.unwrap_or(Ok(zero))?)?
                 }
-                total = add_term(total, &self.body, &point)?;
-            }
+            };
             total.store(&mut accumulator[start..]);
         }
         Ok(())
@@ -99,7 +112,7 @@ impl TensorInstruction {
     pub fn register(&self, operand: usize, elements: &[u8], bytes: usize) -> Vec<u8> {
         let mut register = vec![0; bytes];
         match self.operands[operand].form {
-            Form::Vector => register[..elements.len()].copy_from_slice(elements),
+            Form::Vector | Form::Tile => register[..elements.len()].copy_from_slice(elements),
             Form::Broadcast => register.iter_mut().zip(elements.iter().cycle()).for_each(|(r, e)| *r = *e),
         }
         register

@@ -4,7 +4,7 @@
 //! integers are equal; random floats differ by at most 2(n + 1)·u·(|c| + Σ|term|), the bound of a sum of n terms in any order
 //! (Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2), where u is half a unit in the last place.
 
-use crate::codegen::instruction::{Encoding, SumOrder, TensorInstruction};
+use crate::codegen::instruction::{Encoding, SumOrder, TILE_ROW_BYTES, TILE_ROWS, TILES, TensorInstruction};
 use crate::expr::Var;
 use crate::expr::scalar::Value;
 use crate::runtime::executable::Executable;
@@ -53,8 +53,8 @@ impl TensorInstruction {
         let code = Executable::new(&self.trial_code()?)?;
         let run = |mut registers: Vec<Vec<u8>>| {
             let arguments: Vec<*mut u8> = registers.iter_mut().map(|r| r.as_mut_ptr()).collect();
-            // SAFETY: the code follows the convention of a phase, loads and stores `vector_bytes` bytes at each argument, which
-            // the registers have, and between that works on vector registers alone, as `check_code` has proven; the features
+            // SAFETY: the code follows the convention of a phase, loads and stores `register_bytes` bytes at each argument, which
+            // the registers have, and between that works on these registers alone, as `check_code` has proven; the features
             // that it needs are there.
             unsafe { code.phase(0)(arguments.as_ptr(), 0, 0, std::ptr::null_mut()) };
             registers
@@ -76,7 +76,7 @@ impl TensorInstruction {
         let exact = exact_trials().count();
         let other = match self.order {
             SumOrder::Ascending => SumOrder::Descending,
-            SumOrder::Descending => SumOrder::Ascending,
+            SumOrder::Descending | SumOrder::Apart => SumOrder::Ascending,
         };
         let turned = TensorInstruction { order: other, ..self.clone() };
         let (mut as_declared, mut reversed) = (true, true);
@@ -88,8 +88,7 @@ impl TensorInstruction {
             reversed &= n < exact || after[0] == turned.result_of(before)?;
         }
         if reversed && !as_declared {
-            let order = if other == SumOrder::Ascending { "ascending" } else { "descending" };
-            let text = format!("`{}` adds in the other order: its sum is `{order}`", self.name);
+            let text = format!("`{}` adds in another order: its sum is `{}`", self.name, other.word());
             return Err(Error::Invalid(text));
         }
         Ok(())
@@ -108,6 +107,9 @@ impl TensorInstruction {
         let count = self.operands.len() as u8;
         let operands: Vec<u8> = (0..count).collect();
         let temporaries: Vec<u8> = (count..count + self.temporaries() as u8).collect();
+        if self.is_tile() {
+            return Ok(self.tile_trial(&operands, &temporaries));
+        }
         let mut code = vec![];
         let aarch64 = matches!(self.code.first(), Some(Encoding::Aarch64 { .. }));
         let transfer = |n: u8, store: bool, code: &mut Vec<u8>| match aarch64 {
@@ -136,9 +138,29 @@ impl TensorInstruction {
         Ok(code)
     }
 
+    /// Variant of [`TensorInstruction::trial_code`] for operands in tile registers, all of which are whole.
+    fn tile_trial(&self, operands: &[u8], temporaries: &[u8]) -> Vec<u8> {
+        let mut code = vec![];
+        // mov ecx, 64; lea rax, [rip + shapes]; ldtilecfg [rax]
+        code.extend([0xb9, TILE_ROW_BYTES as u8, 0, 0, 0, 0x48, 0x8d, 0x05, 0, 0, 0, 0, 0xc4, 0xe2, 0x78, 0x49, 0x00]);
+        let transfer = |n: u8, store: bool, code: &mut Vec<u8>| {
+            code.extend([0x48, 0x8b, 0x47, 8 * n]); // mov rax, [rdi + 8n]
+            // tileloadd or tilestored of tmm at [rax + rcx]
+            code.extend([0xc4, 0xe2, if store { 0x7a } else { 0x7b }, 0x4b, 0x04 | n << 3, 0x08]);
+        };
+        operands.iter().for_each(|&n| transfer(n, false, &mut code));
+        code.extend(self.bytes_of(operands, temporaries));
+        operands.iter().for_each(|&n| transfer(n, true, &mut code));
+        code.extend([0xc4, 0xe2, 0x78, 0x49, 0xc0, 0xc3]); // tilerelease; ret
+        let shapes = (code.len() - 12) as u32;
+        code[8..12].copy_from_slice(&shapes.to_le_bytes());
+        code.extend(tile_shapes(&[(TILE_ROWS, TILE_ROW_BYTES); TILES]));
+        code
+    }
+
     /// The bytes of the operands' registers in a trial.
     fn test_data(&self, data: Data) -> Vec<Vec<u8>> {
-        let width = self.vector_bytes();
+        let width = self.register_bytes();
         let operand = |n: usize| {
             let (dtype, count) = (self.operands[n].dtype, self.elements(n));
             let elements = elements(dtype, count, data, n as u64);
@@ -177,6 +199,17 @@ impl TensorInstruction {
         };
         (0..self.operands.len()).map(values).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// The memory operand of `ldtilecfg` for tile registers of so many rows and bytes of a row.
+pub fn tile_shapes(shapes: &[(usize, usize); TILES]) -> [u8; 64] {
+    let mut bytes = [0; 64];
+    bytes[0] = 1; // the palette with eight tiles
+    for (n, &(rows, width)) in shapes.iter().enumerate() {
+        bytes[16 + 2 * n..][..2].copy_from_slice(&(width as u16).to_le_bytes());
+        bytes[48 + n] = rows as u8;
+    }
+    bytes
 }
 
 /// Elements of one operand in a trial.

@@ -57,6 +57,12 @@ impl Selector<'_> {
         (Addr { base, index: None, disp: disp as i32 }, Span { buffer, bytes: Some((base, disp, disp + size)) })
     }
 
+    /// The address operand of an element that is one for all lanes.
+    pub fn element_address(&mut self, a: &Address) -> Addr {
+        let size = self.element(a.buffer);
+        self.operand(a.buffer, &a.linear.clone().scale(size), size).0
+    }
+
     /// Bytes of an element in memory.
     fn element(&self, b: BufferId) -> i64 {
         self.nest.buffer(b).dtype.bytes() as i64

@@ -59,20 +59,21 @@ pub fn hoist_invariants(mut l: Loop, registers: usize, pointers: &[Pointer]) -> 
 
 /// Instructions whose result depends on their operands (and memory) only, and that do nothing else.
 fn pure(inst: &Inst) -> bool {
-    !matches!(
-        inst,
-        Inst::VStore { .. }
-            | Inst::VScatter { .. }
-            | Inst::VFma { .. }
-            | Inst::VGatherIndex { .. }
-            | Inst::VLoadWhere { .. }
-            | Inst::VCopy { .. }
-    )
+    !inst.is_tile()
+        && !matches!(
+            inst,
+            Inst::VStore { .. }
+                | Inst::VScatter { .. }
+                | Inst::VFma { .. }
+                | Inst::VGatherIndex { .. }
+                | Inst::VLoadWhere { .. }
+                | Inst::VCopy { .. }
+        )
 }
 
 fn stored_root(node: &Node, pointers: &[Pointer]) -> Option<Root> {
     match node {
-        Node::Inst(i @ (Inst::VStore { .. } | Inst::VScatter { .. })) => {
+        Node::Inst(i @ (Inst::VStore { .. } | Inst::VScatter { .. } | Inst::TileStore { .. })) => {
             i.address().map(|a| pointers[a.base.0 as usize].root)
         }
         _ => None,

@@ -10,7 +10,7 @@ use crate::codegen::select::state::{Address, Selected, Selector, Stop, Val, View
 use crate::codegen::select::tree::Node;
 use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, Vreg};
 use crate::expr::{Access, Affine, BinaryOp, Expr, Var};
-use crate::runtime::DType;
+use crate::runtime::{DType, Error};
 
 impl Selector<'_> {
     /// The loop over `terms` terms of the row called `name`.
@@ -19,6 +19,13 @@ impl Selector<'_> {
         let Some(row) = rows.iter().find(|r| r.name == name) else {
             return self.internal(&format!("`{name}` is not an instruction of {}", self.target.name));
         };
+        if row.is_tile() {
+            let text = format!(
+                "{}: the loops around `{name}` are not those of rows, columns and terms of tiles",
+                self.nest.name
+            );
+            return Err(Stop::Failed(Error::Unsupported(text)));
+        }
         match body {
             [Stmt::If { conditions, body }] => {
                 self.env[var.0 as usize] = Affine::constant(0);

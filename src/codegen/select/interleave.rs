@@ -132,7 +132,7 @@ impl Pass<'_> {
             near && self.pointers[base.0 as usize].root == root
         };
         range.clone().filter(|at| group.iter().all(|s| s.at != *at)).all(|at| match &body[at] {
-            Node::Inst(inst @ (Inst::VStore { .. } | Inst::VScatter { .. })) => !touches(inst),
+            Node::Inst(inst @ (Inst::VStore { .. } | Inst::VScatter { .. } | Inst::TileStore { .. })) => !touches(inst),
             Node::Inst(inst) => {
                 let mut source_changes = false;
                 inst.registers(|class, access, r| {

@@ -7,11 +7,12 @@
 //! added. Prefetches change no result: the addresses may lie beyond the end of the argument.
 
 use crate::codegen::Target;
+use crate::codegen::instruction::TILE_ROW_BYTES;
 use crate::codegen::select::tree::{Loop, Node, Pointer, Root, Tree};
 use crate::codegen::vcode::{Addr, Gpr, Inst};
 use crate::expr::interval::ceil_div;
 use crate::expr::{Affine, Var};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Smaller panels are not worth it.
 const LEAST_BYTES: i64 = 4096;
@@ -46,7 +47,7 @@ pub fn prefetch_panels(mut tree: Tree, target: &Target) -> Tree {
 fn find_written(nodes: &[Node], pointers: &[Pointer], written: &mut HashSet<Root>) {
     for node in nodes {
         match node {
-            Node::Inst(Inst::VStore { addr, .. } | Inst::VScatter { addr, .. }) => {
+            Node::Inst(Inst::VStore { addr, .. } | Inst::VScatter { addr, .. } | Inst::TileStore { addr, .. }) => {
                 written.insert(pointers[addr.base.0 as usize].root);
             }
             Node::Loop(Loop { body, .. }) | Node::If { body, .. } => find_written(body, pointers, written),
@@ -180,12 +181,32 @@ impl Search<'_> {
                 *span = (span.0.min(first), span.1.max(first + bytes));
             }
         }
+        read.extend(self.read_in_tiles(l));
         let panel = |(&pointer, &(first, end)): (&u32, &(i64, i64))| {
             let pointer = &self.pointers[pointer as usize];
             let argument = matches!(pointer.root, Root::Argument(_)) && !self.written.contains(&pointer.root);
             if argument { self.panel(pointer, first, end - first, at) } else { None }
         };
         read.iter().filter_map(panel).collect()
+    }
+
+    /// Bytes that one iteration of a loop reads in tiles through each pointer, where neighbouring tiles have all of the bytes between
+    /// their rows, and the next iteration goes on behind them.
+    fn read_in_tiles(&self, l: &Loop) -> BTreeMap<u32, (i64, i64)> {
+        let mut tiles: BTreeMap<u32, (i64, BTreeSet<i64>)> = BTreeMap::new();
+        for node in &l.body {
+            if let Node::Inst(Inst::TileLoad { addr, stride, .. }) = node {
+                tiles.entry(addr.base.0).or_insert((*stride, BTreeSet::new())).1.insert(i64::from(addr.disp));
+            }
+        }
+        let span = |(pointer, (stride, starts)): (u32, (i64, BTreeSet<i64>))| {
+            let (first, last) = (*starts.first()?, *starts.last()?);
+            let bytes = self.pointers[pointer as usize].bytes.coefficient(l.var) * l.step;
+            let dense =
+                last - first + TILE_ROW_BYTES as i64 == stride && starts.len() * TILE_ROW_BYTES == stride as usize;
+            (dense && bytes > 0 && bytes % stride == 0).then_some((pointer, (first, first + bytes)))
+        };
+        tiles.into_iter().filter_map(span).collect()
     }
 
     /// The panel of `bytes` in each iteration from `pointer + first` on.

@@ -4,6 +4,7 @@
 
 use crate::codegen::Target;
 use crate::codegen::loopnest::{LoopNest, Stmt};
+use crate::codegen::select::tile_pass::Pass;
 use crate::codegen::select::tree::{Node, Pointer, Tree};
 use crate::codegen::vcode::{Gpr, Inst, Lane, VType, Vreg};
 use crate::expr::interval::Facts;
@@ -82,6 +83,10 @@ pub struct Selector<'a> {
     pub reductions: Vec<Reduction>,
     /// Loads take groups of elements.
     pub view: Option<View>,
+    /// The sums in tile registers.
+    pub tile: Option<Pass>,
+    /// The loop of whose iterations an instruction on tiles takes several.
+    pub innermost: Option<Var>,
 }
 
 /// The lanes `from..to` where a condition over the lane number alone holds.

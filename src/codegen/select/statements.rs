@@ -58,6 +58,8 @@ impl<'a> Selector<'a> {
             frames: vec![],
             reductions: vec![],
             view: None,
+            tile: None,
+            innermost: None,
         }
     }
 
@@ -99,10 +101,23 @@ impl<'a> Selector<'a> {
     }
 
     pub fn statements(&mut self, body: &[Stmt]) -> Selected<()> {
-        body.iter().try_for_each(|s| self.statement(s))
+        let mut rest = body;
+        while let [stmt, after @ ..] = rest {
+            rest = match after {
+                [next, after @ ..] if self.tiles(Some(stmt), next)? => after,
+                _ => {
+                    self.statement(stmt)?;
+                    after
+                }
+            };
+        }
+        Ok(())
     }
 
-    fn statement(&mut self, stmt: &Stmt) -> Selected<()> {
+    pub fn statement(&mut self, stmt: &Stmt) -> Selected<()> {
+        if self.tiles(None, stmt)? || self.tile_block(stmt)? {
+            return Ok(());
+        }
         match stmt {
             Stmt::Loop { var, lower, upper, step, kind, body } => {
                 let resolve = |b: &Bound| Bound { affine: self.resolve(&b.affine), divisor: b.divisor };
@@ -123,6 +138,7 @@ impl<'a> Selector<'a> {
                     (LoopKind::Unroll | LoopKind::Vector | LoopKind::Instruction(_), _, _) => {
                         self.internal("an expanded loop without constant bounds")
                     }
+                    (LoopKind::Serial, Some(0), Some(end)) if *step == 1 && self.tile_steps(*var, end, body)? => Ok(()),
                     (LoopKind::Serial, Some(first), Some(end)) if first + step >= end => {
                         self.env[var.0 as usize] = Affine::constant(first);
                         if first < end { self.statements(body) } else { Ok(()) }
@@ -156,7 +172,7 @@ impl<'a> Selector<'a> {
         }
     }
 
-    fn real_loop(
+    pub fn real_loop(
         &mut self,
         var: Var,
         lower: Vec<Bound>,

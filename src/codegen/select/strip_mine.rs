@@ -64,6 +64,9 @@ impl Strip<'_> {
     }
 
     fn statement(&mut self, stmt: Stmt) -> Vec<Stmt> {
+        if matches!(stmt, Stmt::Loop { kind: LoopKind::Vector, .. }) && is_tiled(self.target, &stmt) {
+            return vec![stmt];
+        }
         if let Some(parts) = self.reduction_in_loops(&stmt) {
             return parts;
         }
@@ -386,6 +389,7 @@ fn unroll(nest: &mut LoopNest, target: &Target, own: u32, body: Vec<Stmt>) -> Ve
     for stmt in body {
         match stmt {
             Stmt::Loop { kind: LoopKind::Vector, .. } => out.push(stmt),
+            stmt if is_tiled(target, &stmt) => out.push(stmt.map_body(|body| unroll(nest, target, own, body))),
             Stmt::Loop { var, kind: LoopKind::Serial, .. } if var.0 < own => {
                 let l = stmt.map_body(|body| unroll(nest, target, own, body));
                 out.extend(unrolled(nest, target, l));
@@ -394,6 +398,15 @@ fn unroll(nest: &mut LoopNest, target: &Target, own: u32, body: Vec<Stmt>) -> Ve
         }
     }
     out
+}
+
+/// Returns true for the loops and conditions around an instruction on tiles, which takes several iterations of the innermost one.
+fn is_tiled(target: &Target, stmt: &Stmt) -> bool {
+    let mut found = false;
+    stmt.visit(&mut |s| {
+        found |= matches!(s, Stmt::Loop { kind: LoopKind::Instruction(name), .. } if target.is_tile_row(*name));
+    });
+    found
 }
 
 /// Largest numbers of vector statements: of a completely unrolled loop, and of one iteration for unrolling by 4 and by 2.

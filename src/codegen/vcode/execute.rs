@@ -4,8 +4,11 @@
 //! argument `k` starts at `(k + 1) << 40`, scratch memory behind the last, so that an access outside of a buffer is an
 //! error here where it would be damage in machine code. Unspecified lanes hold a fixed pattern.
 
+use crate::codegen::instruction::{TILE_ROW_BYTES, TILE_ROWS, TILES};
 use crate::codegen::vcode::lanes::Lanes;
-use crate::codegen::vcode::{Addr, Function, GprOp, Inst, Lane, Operand, ShiftOp, VBinary, VType, VUnary, Vreg};
+use crate::codegen::vcode::{
+    Addr, Function, GprOp, Inst, Lane, Operand, Shapes, ShiftOp, Tile, VBinary, VType, VUnary, Vreg,
+};
 use crate::expr::scalar::number::{Number, f16_to_f32, f32_to_bf16, f32_to_f16, round_f16};
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::runtime::{DType, Error, Result};
@@ -22,6 +25,7 @@ pub fn run(function: &Function, arguments: &mut [Vec<u8>], first: i64, last: i64
         memory: arguments.iter_mut().map(std::mem::take).chain([scratch]).collect(),
         range: [first, last],
         arguments: arguments.len(),
+        tiles: Tiles::default(),
     };
     let result = machine.run(&function.insts);
     for (argument, memory) in arguments.iter_mut().zip(machine.memory) {
@@ -40,6 +44,14 @@ struct Machine<'a> {
     memory: Vec<Vec<u8>>,
     range: [i64; 2],
     arguments: usize,
+    tiles: Tiles,
+}
+
+/// Tile registers with their shapes, zeros beyond.
+#[derive(Default)]
+struct Tiles {
+    shapes: Option<Shapes>,
+    registers: [Vec<u8>; TILES],
 }
 
 /// Address of buffer `k`.
@@ -128,6 +140,9 @@ impl Machine<'_> {
     }
 
     fn memory_step(&mut self, inst: &Inst) -> Result<()> {
+        if inst.is_tile() {
+            return self.tile_step(inst);
+        }
         let Some(l) = inst.lanes() else { return self.lanes_step(inst) };
         let start = self.address(&l.addr);
         match *inst {
@@ -222,6 +237,59 @@ impl Machine<'_> {
             _ => return Err(undefined(inst)),
         }
         Ok(())
+    }
+
+    /// An instruction on tile registers.
+    fn tile_step(&mut self, inst: &Inst) -> Result<()> {
+        match *inst {
+            Inst::TileShapes { shapes } => {
+                let zeros = || vec![0; TILE_ROWS * TILE_ROW_BYTES];
+                self.tiles = Tiles { shapes: Some(shapes), registers: std::array::from_fn(|_| zeros()) };
+            }
+            Inst::TileRelease => self.tiles = Tiles::default(),
+            Inst::TileZero { tile } => {
+                self.shape(tile)?;
+                self.tiles.registers[tile.0 as usize].fill(0);
+            }
+            Inst::TileLoad { tile, addr, stride } => {
+                let ((rows, width), start) = (self.shape(tile)?, self.address(&addr));
+                let mut register = vec![0; TILE_ROWS * TILE_ROW_BYTES];
+                for row in 0..rows {
+                    let bytes = self.bytes(start.wrapping_add(row as i64 * stride), width)?;
+                    register[row * TILE_ROW_BYTES..][..width].copy_from_slice(bytes);
+                }
+                self.tiles.registers[tile.0 as usize] = register;
+            }
+            Inst::TileStore { tile, addr, stride } => {
+                let ((rows, width), start) = (self.shape(tile)?, self.address(&addr));
+                let register = self.tiles.registers[tile.0 as usize].clone();
+                for row in 0..rows {
+                    let bytes = self.bytes(start.wrapping_add(row as i64 * stride), width)?;
+                    bytes.copy_from_slice(&register[row * TILE_ROW_BYTES..][..width]);
+                }
+            }
+            Inst::TileTensor { acc, row, a, b } => {
+                let [of_acc, of_a, of_b] = [self.shape(acc)?, self.shape(a)?, self.shape(b)?];
+                if of_acc.0 != of_a.0 || of_acc.1 != of_b.1 || of_a.1 != 4 * of_b.0 {
+                    let text = format!("`{inst}` of tiles of {of_acc:?}, {of_a:?} and {of_b:?} rows and bytes");
+                    return Err(Error::Internal(text));
+                }
+                let mut total = std::mem::take(&mut self.tiles.registers[acc.0 as usize]);
+                let [a, b] = [a, b].map(|t| &self.tiles.registers[t.0 as usize][..]);
+                self.function.row(row)?.evaluate(&mut total, &[a, b])?;
+                self.tiles.registers[acc.0 as usize] = total;
+            }
+            _ => return Err(undefined(inst)),
+        }
+        Ok(())
+    }
+
+    /// Rows and bytes of a row of a tile register.
+    fn shape(&self, tile: Tile) -> Result<(usize, usize)> {
+        match self.tiles.shapes.map(|shapes| shapes.0[tile.0 as usize]) {
+            Some((rows, bytes)) if rows > 0 && bytes > 0 => Ok((rows.into(), bytes.into())),
+            _ => Err(Error::Internal(format!("tile register {} has no shape", tile.0))),
+        }
     }
 
     /// Comparisons and selections.

@@ -67,6 +67,8 @@ pub enum Group {
     Memory,
     /// Lanes in registers.
     Vector,
+    /// Tile registers.
+    Tile,
 }
 
 /// A field of an instruction that names registers.
@@ -176,6 +178,18 @@ macro_rules! insts {
             /// All lanes of `a` combined, in every lane of `dst`: a fixed tree (halves first), so that the result is
             /// the same on every run. Add, Mul, Min, Max.
             VReduce Vector "{} = reduce {} {} {}" { dst: Vreg (Def), op: VBinary, ty: VType, a: Vreg (Use) }
+
+            // ---- tiles
+            /// Gives each tile register its shape; all become zero. Before it, none may be used.
+            TileShapes Tile "shapes {}" { shapes: Shapes }
+            /// Gives the tile registers up.
+            TileRelease Tile "release tiles"
+            TileZero Tile "{} = zero" { tile: Tile }
+            /// The rows of a tile, `stride` bytes apart.
+            TileLoad Tile "{} = load {} stride {}" { tile: Tile, addr: Addr (Use), stride: i64 }
+            TileStore Tile "store {}, {} stride {}" { tile: Tile, addr: Addr (Use), stride: i64 }
+            /// `acc = row(acc, a, b)`: a tensor instruction, whose operands have as many points as the shapes leave them.
+            TileTensor Tile "{} = tensor {} {}, {}" { acc: Tile, row: InstructionName, a: Tile, b: Tile }
         }
     };
 }

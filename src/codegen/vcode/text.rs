@@ -4,10 +4,11 @@
 //! allocation refuses malformed ones). Invariant: the text of a function parses to the same function. The printer and the
 //! parser follow the rows of the table of instructions in `operands.rs`.
 
-use crate::codegen::instruction::InstructionName;
+use crate::codegen::instruction::{InstructionName, TILE_ROW_BYTES, TILE_ROWS, TILES};
 use crate::codegen::vcode::operands::insts;
 use crate::codegen::vcode::{
-    Addr, Function, Gpr, GprOp, Inst, Lane, LaneRange, Operand, ShiftOp, VBinary, VType, VUnary, Vreg, Zip,
+    Addr, Function, Gpr, GprOp, Inst, Lane, LaneRange, Operand, Shapes, ShiftOp, Tile, VBinary, VType, VUnary, Vreg,
+    Zip,
 };
 use crate::expr::CompareOp;
 use crate::runtime::{DType, Error, Result};
@@ -89,6 +90,33 @@ impl Text for Vreg {
     }
     fn parse(text: &mut Cursor) -> Option<Vreg> {
         text.register('v').map(Vreg)
+    }
+}
+
+impl Text for Tile {
+    fn print(&self, out: &mut String) {
+        let _ = write!(out, "t{}", self.0);
+    }
+    fn parse(text: &mut Cursor) -> Option<Tile> {
+        text.register('t').filter(|&t| (t as usize) < TILES).map(|t| Tile(t as u8))
+    }
+}
+
+impl Text for Shapes {
+    fn print(&self, out: &mut String) {
+        let shapes: Vec<String> = self.0.iter().map(|(rows, bytes)| format!("{rows}x{bytes}")).collect();
+        out.push_str(&shapes.join(" "));
+    }
+    fn parse(text: &mut Cursor) -> Option<Shapes> {
+        let mut shapes = [(0, 0); TILES];
+        for shape in &mut shapes {
+            let (rows, bytes) = text.word().split_once('x')?;
+            *shape = (rows.parse().ok()?, bytes.parse().ok()?);
+            if usize::from(shape.0) > TILE_ROWS || usize::from(shape.1) > TILE_ROW_BYTES {
+                return None;
+            }
+        }
+        Some(Shapes(shapes))
     }
 }
 

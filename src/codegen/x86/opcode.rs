@@ -63,6 +63,16 @@ const P66: u8 = 1;
 const PF3: u8 = 2;
 const PF2: u8 = 3;
 
+/// An instruction on tile registers: VEX, 0F38, W0.
+const fn tile(name: &'static str, prefix: u8, opcode: u8) -> Op {
+    Op { name, forms: Forms::Vex, map: M38, prefix, opcode, vex_w: false, evex_w: false, unit: 1 }
+}
+
+pub const TILE_CONFIGURE: Op = tile("ldtilecfg", NP, 0x49);
+pub const TILE_ZERO: Op = tile("tilezero", PF2, 0x49);
+pub const TILE_LOAD: Op = tile("tileloadd", PF2, 0x4b);
+pub const TILE_STORE: Op = tile("tilestored", PF3, 0x4b);
+
 #[rustfmt::skip]
 ops! {
     //                name             forms map prefix opcode, W of VEX and of EVEX, bytes at one address

@@ -36,6 +36,7 @@ pub(super) fn needs(inst: &Inst, evex: bool) -> Needs {
     };
     let gpr = match inst {
         Inst::VConvert { to, from: Lane::F32 | Lane::F64, .. } => (to.lane == Lane::I64 && !evex) as u8,
+        Inst::TileLoad { .. } | Inst::TileStore { .. } => 1,
         _ => 0,
     };
     Needs { gpr, vector }

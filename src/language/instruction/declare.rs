@@ -3,7 +3,9 @@
 use super::encoding::encoding;
 use super::semantics::resolve;
 use super::syntax::{Instruction, Operand as Declared};
-use crate::codegen::instruction::{Encoding, Form, InstructionName, Operand, Slot, TensorInstruction};
+use crate::codegen::instruction::{
+    Encoding, Form, InstructionName, Operand, Slot, TILE_ROW_BYTES, TILE_ROWS, TensorInstruction,
+};
 use crate::expr::syntax::Name;
 use crate::language::source::{Checked, Diagnostic};
 use crate::runtime::error::unknown;
@@ -57,6 +59,11 @@ pub fn declare(instruction: &Instruction) -> Checked<TensorInstruction> {
         order: meaning.order,
         code,
     };
+    if let Some(o) = operands.iter().find(|o| (o.form == Form::Tile) != row.is_tile()) {
+        let accumulator = &row.operands[0].name;
+        let message = format!("`{}` stands in a register of another kind than the accumulator `{accumulator}`", o.name);
+        return Err(Diagnostic::invalid(o.span, message));
+    }
     for (n, operand) in operands.iter().enumerate() {
         size(&row, n, operand)?;
     }
@@ -110,7 +117,7 @@ fn architecture(instruction: &Instruction, at: usize, encoding: &Encoding, featu
 
 /// Refuses an operand that does not fit into its register.
 fn size(row: &TensorInstruction, n: usize, operand: &Declared) -> Checked<()> {
-    let (bytes, most) = (row.bytes(n), row.vector_bytes());
+    let (bytes, most) = (row.bytes(n), row.register_bytes());
     let name = &operand.name;
     if operand.form == Form::Broadcast && ![2, 4, 8].contains(&bytes) {
         let message = format!("`{name}` has {bytes} bytes: a broadcast repeats 2, 4 or 8");
@@ -118,6 +125,11 @@ fn size(row: &TensorInstruction, n: usize, operand: &Declared) -> Checked<()> {
     }
     if bytes > most {
         let message = format!("`{name}` has {bytes} bytes, but a register of `{}` has {most}", row.name);
+        return Err(Diagnostic::invalid(operand.span, message));
+    }
+    let rows = operand.shape.first().map_or(0, |&rows| rows as usize);
+    if operand.form == Form::Tile && (rows == 0 || rows > TILE_ROWS || bytes / rows != TILE_ROW_BYTES) {
+        let message = format!("`{name}` has no rows of {TILE_ROW_BYTES} bytes, {TILE_ROWS} of them at most");
         return Err(Diagnostic::invalid(operand.span, message));
     }
     Ok(())

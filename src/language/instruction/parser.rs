@@ -51,12 +51,25 @@ struct Items {
 }
 
 /// After `instruction`.
+/// A word of a processor feature, such as `avx512f` or `amx-bf16`.
+fn feature(p: &mut Parser) -> Checked<Name> {
+    let mut feature = p.name("a processor feature, such as `avx512f` or `neon`")?;
+    while p.accept("-") {
+        let (span, Token::Word(part)) = (p.span(), p.peek().clone()) else {
+            return p.fail("the rest of the word of a processor feature");
+        };
+        p.step();
+        feature = Name { text: format!("{feature}-{part}"), span: feature.span.to(span) };
+    }
+    Ok(feature)
+}
+
 fn instruction(p: &mut Parser) -> Checked<Instruction> {
     let name = p.name("the name of the instruction")?;
     p.expect_word("needs")?;
     let mut features = vec![];
     while features.is_empty() || !p.is("{") {
-        features.push(p.name("a processor feature, such as `avx512f` or `neon`")?);
+        features.push(feature(p)?);
         p.accept(",");
     }
     p.expect("{")?;
@@ -87,8 +100,8 @@ fn item(p: &mut Parser, items: &mut Items) -> Checked<()> {
             return Err(Diagnostic::invalid(start, "an instruction has one accumulator"));
         }
         let operand = operand(p)?;
-        if operand.form != Form::Vector {
-            return Err(Diagnostic::invalid(operand.span, "an accumulator stands `in vector`"));
+        if operand.form == Form::Broadcast {
+            return Err(Diagnostic::invalid(operand.span, "an accumulator stands `in vector` or `in tile`"));
         }
         items.accumulator = Some(operand);
     } else if declares && p.accept_word("read") {
@@ -133,10 +146,14 @@ fn operand(p: &mut Parser) -> Checked<Operand> {
     let form = if p.accept_word("broadcast") {
         Form::Broadcast
     } else if p.accept_word("in") {
-        p.expect_word("vector")?;
-        Form::Vector
+        if p.accept_word("tile") {
+            Form::Tile
+        } else {
+            p.expect_word("vector")?;
+            Form::Vector
+        }
     } else {
-        return p.fail("`in vector` or `broadcast`");
+        return p.fail("`in vector`, `in tile` or `broadcast`");
     };
     Ok(Operand { dtype, shape, name, form, span: start.to(p.last()) })
 }
@@ -161,14 +178,10 @@ fn semantics(p: &mut Parser) -> Checked<Semantics> {
         while p.accept(",") {
             iterators.push(p.name("the iterator of the sum")?);
         }
-        let direction = if p.accept_word("ascending") {
-            SumOrder::Ascending
-        } else if p.accept_word("descending") {
-            SumOrder::Descending
-        } else {
-            return p.fail("`ascending` or `descending`");
+        let Some(word) = SumOrder::ALL.into_iter().find(|order| p.accept_word(order.word())) else {
+            return p.fail("`ascending`, `descending` or `apart`");
         };
-        order = Some(Order { iterators, order: direction });
+        order = Some(Order { iterators, order: word });
     }
     Ok(Semantics { target, subscripts, value, order, span: start.to(p.last()) })
 }

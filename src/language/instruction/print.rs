@@ -1,7 +1,7 @@
 //! The syntax tree of instructions as text: `parse(print(file)) == file`.
 
 use super::syntax::{Code, Field, Instruction, InstructionFile, Operand, Semantics};
-use crate::codegen::instruction::{Form, SumOrder};
+use crate::codegen::instruction::Form;
 use crate::expr::syntax::{Style, element, list};
 use std::fmt::{Display, Formatter, Result};
 
@@ -35,11 +35,7 @@ impl Display for Semantics {
         };
         write!(f, "{target} += {}", self.value.text(Style::Round, 0))?;
         if let Some(order) = &self.order {
-            let direction = match order.order {
-                SumOrder::Ascending => "ascending",
-                SumOrder::Descending => "descending",
-            };
-            write!(f, " summed over {} {direction}", list(&order.iterators, |n| n.to_string()))?;
+            write!(f, " summed over {} {}", list(&order.iterators, |n| n.to_string()), order.order.word())?;
         }
         Ok(())
     }
@@ -53,6 +49,7 @@ impl Display for Operand {
         }
         let form = match self.form {
             Form::Vector => "in vector",
+            Form::Tile => "in tile",
             Form::Broadcast => "broadcast",
         };
         write!(f, " {} {form}", self.name)

@@ -139,7 +139,7 @@ fn wrong_declarations_say_what_and_where() {
     x86("C(j) +=", "D(j) +=", "the equation adds to `D`, but the accumulator is `C`", "D");
     x86("C(j) +=", "C(j) =", "expected `+=`: an instruction adds to its accumulator", "=");
     x86("over q", "over k", "there is no iterator of the sum `k`: there are q", "k");
-    x86("ascending", "upwards", "expected `ascending` or `descending`", "upwards");
+    x86("ascending", "upwards", "expected `ascending`, `descending` or `apart`", "upwards");
     x86("EVEX.512", "EVEX.1024", "expected the bits of the vectors", "1024");
     x86("EVEX.512", "VEX.512", "expected the bits of the vectors: `128` or `256`", "512");
     x86("0F38", "0F37", "expected a prefix", "0F37");
@@ -226,7 +226,7 @@ fn code_is_the_instruction_that_a_row_declares() {
     x86("needs avx512vnni", "needs avx512vnni fma", "no encoding needs fma");
     x86("reg = C, vvvv = A", "reg = A, vvvv = C", "writes `A`, which is only read");
     x86("EVEX.512.66.0F38.W0 50", "EVEX.256.66.0F38.W0 50", "`C` has 64 bytes, but a register of `mine` has 32");
-    x86("66.0F38.W0 50 /r", "66.0F38.W1 29 /r", "has an operand that is not a vector register");
+    x86("66.0F38.W0 50 /r", "66.0F38.W1 29 /r", "has an operand that is not a vector or tile register");
     let text = SATURATING.replace("reg = t, vvvv = A", "reg = t, vvvv = t").replace("rm = t", "rm = A");
     let error = super::parse("rows.tile", &text).unwrap_err().to_string();
     assert!(error.contains("reads temporary 0, which nothing has written"), "{error}");

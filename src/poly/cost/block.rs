@@ -13,6 +13,8 @@ pub(super) struct Expanded {
     pub lanes: Option<f64>,
     /// Terms of a tensor instruction, whose loop it is; 1 of others.
     pub terms: i64,
+    /// The instruction works on tiles.
+    pub tile: bool,
 }
 
 /// A store, in the loops that are expanded around it.

@@ -9,6 +9,7 @@
 //! by the iterations that it spans (the recurrence bound of modulo scheduling: Rau, "Iterative Modulo Scheduling", 1994).
 
 use crate::codegen::Target;
+use crate::codegen::instruction::TILE_ROWS;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::expr::narrow::{Names, constant_divisor};
 use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, Expr, Index, UnaryOp, Var};
@@ -144,7 +145,8 @@ impl<'a> Pricer<'a> {
                             let lanes = (*kind == LoopKind::Vector).then(|| self.lanes(body));
                             let copies = lanes.map_or(trips, |l| (trips / l).ceil());
                             let (copies, terms) = if together { (1.0, trips as i64) } else { (copies, 1) };
-                            around.push(Expanded { var: *var, copies, lanes, terms });
+                            let tile = matches!(kind, LoopKind::Instruction(name) if self.target.is_tile_row(*name));
+                            around.push(Expanded { var: *var, copies, lanes, terms, tile });
                             self.collect(body, around, share, block, total, straight);
                             around.pop();
                         }
@@ -222,11 +224,25 @@ impl<'a> Pricer<'a> {
 
     /// Adds a tensor instruction, whose sum is in registers: itself, and the loads of its operands.
     fn tensor(&self, store: &Placed, inner: Option<Var>, work: &mut Work, seen: &mut Seen) {
+        if store.around.last().is_some_and(|e| e.tile) {
+            return self.tiles(store, work);
+        }
         store.value.visit_accesses(&mut |access| {
             let uses = access.affine_forms().flat_map(|a| a.terms.iter().map(|t| t.0)).collect();
             self.load(access, store, inner, &uses, work, seen);
         });
         work.arithmetic += store.around.iter().map(|e| e.copies).product::<f64>();
+    }
+
+    /// Adds the part of an instruction on tiles that falls to one group of terms, of 16 that it takes.
+    fn tiles(&self, store: &Placed, work: &mut Work) {
+        let machine = &self.target.machine;
+        let copies = |lanes: bool| store.around.iter().filter(move |e| e.lanes.is_some() == lanes).map(|e| e.copies);
+        let (rows, columns): (f64, f64) = (copies(false).product(), copies(true).product());
+        let tiles = (rows / TILE_ROWS as f64).ceil() + columns;
+        let share = 1.0 / TILE_ROWS as f64;
+        work.arithmetic += share * rows * columns * machine.tile_row_cycles * machine.fma_per_cycle as f64;
+        work.loads += share * tiles * machine.tile_load_cycles * machine.loads_per_cycle as f64;
     }
 
     /// Copies of what changes along `uses`: none where the innermost loop does not change it.

@@ -24,6 +24,8 @@ pub struct Grouped {
     pub terms: i64,
     /// The read of the operand that differs from lane to lane (position among the references).
     pub vector: usize,
+    /// Rows of a tile, whose columns are the lanes: a part of a parallel iterator of the other operand. 1 for vectors.
+    pub rows: i64,
 }
 
 /// Matches a row with a statement.
@@ -47,7 +49,7 @@ pub fn match_grouped(
         let reason = format!("accumulator `{}` is {}, not {}", target.name, target.dtype, row.operands[0].dtype);
         return mismatch(MismatchPart::Accumulator, reason);
     }
-    if !sums_in_lanes(row) {
+    if !sums_in_lanes(row) && !sums_in_tiles(row) {
         let reason = format!("`{}` does not sum two operands, each for a lane or for all lanes", row.name);
         return mismatch(MismatchPart::Table, reason);
     }
@@ -66,12 +68,10 @@ pub fn match_grouped(
         return mismatch(MismatchPart::Body, reason);
     }
     let extent = s.iterators[group.0 as usize].extent;
-    if extent % row.terms() != 0 && !adds_nothing_for_zeros(row) {
-        let reason = format!(
-            "{extent} terms along `{}` are not a multiple of {}, and zeros add something",
-            name(group),
-            row.terms()
-        );
+    let terms = row.terms_in_lane();
+    if extent % terms != 0 && (row.is_tile() || !adds_nothing_for_zeros(row)) {
+        let why = if row.is_tile() { "tiles have no part of a lane" } else { "zeros add something" };
+        let reason = format!("{extent} terms along `{}` are not a multiple of {terms}, and {why}", name(group));
         return mismatch(MismatchPart::Body, reason);
     }
     let found = operands(row, &s.name, &s.body, &|operand, access| {
@@ -86,7 +86,14 @@ pub fn match_grouped(
         let reason = format!("one operand must vary with `{}`, and the other one not", name(lane));
         return mismatch(MismatchPart::Operand, reason);
     };
-    Ok(Grouped { row: row.name, lane, group, terms: row.terms(), vector })
+    Ok(Grouped {
+        row: row.name,
+        lane,
+        group,
+        terms,
+        vector,
+        rows: if row.is_tile() { row.extent(row.operands[0].indices[0]) } else { 1 },
+    })
 }
 
 /// Returns true if a row has the form `C(j) += f(A(j, q), B(j, q))`, where an operand may lack `j`, and all may lack `q`, in lanes
@@ -98,17 +105,36 @@ fn sums_in_lanes(row: &TensorInstruction) -> bool {
     let fits = |o: &Operand| match o.form {
         Form::Broadcast => o.indices == summed,
         Form::Vector => o.indices == in_lanes,
+        Form::Tile => false,
     };
     let wide = |o: &Operand| row.terms() as usize * o.dtype.bytes() == acc.dtype.bytes();
     let lanes = matches!(acc.dtype, DType::I32 | DType::I64 | DType::U64 | DType::F32 | DType::F64);
     summed.len() <= 1 && lanes && fits(a) && fits(b) && wide(a) && wide(b)
 }
 
+/// Returns true if a row has the form `C(i, j) += f(A(i, p, q), B(p, j, q))` in tiles, with the terms of `q` in a lane as wide as an
+/// element of `C`, of 4 bytes.
+fn sums_in_tiles(row: &TensorInstruction) -> bool {
+    let ([acc, a, b], true) = (&row.operands[..], row.is_tile()) else { return false };
+    let summed: Vec<Var> = row.summed().collect();
+    let (&[i, j], &[p, q]) = (&acc.indices[..], &summed[..]) else { return false };
+    let lanes = |o: &Operand| row.extent(q) as usize * o.dtype.bytes() == acc.dtype.bytes();
+    let full = [i, j, p].iter().all(|&v| row.extent(v) == 16);
+    a.indices == [i, p, q] && b.indices == [p, j, q] && full && acc.dtype.bytes() == 4 && lanes(a) && lanes(b)
+}
+
 /// Returns true if operands of zeros leave the accumulator as it is, so that a group may be filled with them.
 fn adds_nothing_for_zeros(row: &TensorInstruction) -> bool {
-    let zeros = vec![0; row.vector_bytes()];
+    let zeros = vec![0; row.register_bytes()];
     let mut total = zeros.clone();
     row.evaluate(&mut total, &[&zeros, &zeros]).is_ok() && total == zeros
+}
+
+impl Grouped {
+    /// Returns true if the row works on tiles.
+    pub fn is_tile(&self) -> bool {
+        self.rows > 1
+    }
 }
 
 /// Why a read cannot be an operand of the row.
@@ -131,11 +157,19 @@ fn misfit(
         return Some(format!("operand `{}` is the accumulator", tensor.name));
     }
     let r = references.iter().find(|r| r.access.as_ref() == Some(access))?;
+    if o.form == Form::Tile && !access.guard.is_empty() {
+        return Some(format!("operand `{}` is not read everywhere, and tiles are read whole", tensor.name));
+    }
     if access.guard.iter().any(|g| g.uses(group)) || access.index.iter().any(|i| matches!(i, Index::Value(_))) {
         return Some(format!("the terms of operand `{}` along `{}` are not read together", tensor.name, name(group)));
     }
-    let together = row.terms() > 1;
-    match (o.form, r.depends(lane)) {
+    let together = row.terms_in_lane() > 1;
+    let form = match o.form {
+        Form::Tile if o.indices.contains(&row.operands[0].indices[1]) => Form::Vector,
+        Form::Tile => Form::Broadcast,
+        form => form,
+    };
+    match (form, r.depends(lane)) {
         (Form::Broadcast, true) => {
             Some(format!("operand `{}` varies with `{}` and cannot be broadcast", tensor.name, name(lane)))
         }

@@ -9,6 +9,7 @@ use crate::expr::{Affine, Var};
 use crate::poly::analysis::access::{Along, operations, references};
 use crate::poly::analysis::lanes::lane_bytes;
 use crate::poly::instruction;
+use crate::poly::instruction::group::Grouped;
 use crate::poly::instruction::{Mismatch, MismatchPart};
 use crate::poly::packing::Packing;
 use crate::poly::schedule::{Band, Node, Row, RowKind};
@@ -341,12 +342,15 @@ impl Phase<'_> {
         let mut points = vec![];
         let mut vector = None;
         let mut terms = None;
+        // Sums in tiles pass through memory: what stands before and behind needs no unrolled rows.
+        let tiled = shared.block.tensor.as_ref().is_some_and(Grouped::is_tile) && !is_dominant;
+        let points_kind = if tiled { RowKind::Serial } else { RowKind::Unroll };
         for &(i, _) in &shared.blocked {
             let row = &outer.rows[i];
             if shared.vector == Some(i) && shares_vector {
                 vector = Some(point_row(row, statements, RowKind::Vector));
             } else {
-                points.push(point_row(row, statements, RowKind::Unroll));
+                points.push(point_row(row, statements, points_kind));
             }
         }
         for row in &chain {

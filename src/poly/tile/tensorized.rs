@@ -21,6 +21,9 @@ impl Problem<'_> {
 
     fn along_tensor(&self, v: &Axis, matched: &Grouped) -> Option<Block> {
         let Grouped { group, terms, vector, .. } = *matched;
+        if matched.is_tile() {
+            return self.along_tiles(v, matched);
+        }
         let groups = |a: &Axis| ceil_div(a.extent, terms);
         let axes: Vec<Axis> = self
             .axes
@@ -47,6 +50,127 @@ impl Problem<'_> {
         let packed: &[usize] = if as_it_lies { &[] } else { &[vector] };
         let block = problem.along_parallel(v, packed, None)?;
         Some(Block { tensor: Some(matched.clone()), ..block })
+    }
+}
+
+/// Rows and columns of a tile of sums, and groups of terms that an instruction takes.
+const SIDE: i64 = 16;
+
+/// Tiles of sums along rows and columns in registers, beside those of operands.
+const GRIDS: [(i64, i64); 6] = [(2, 2), (1, 4), (4, 1), (1, 2), (2, 1), (1, 1)];
+
+/// Rows of a block of tiles: points of the iterator of the rows, and of one around it whose points have tiles of their own.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    inner: (&'a Axis, i64),
+    outer: Option<(&'a Axis, i64)>,
+}
+
+/// The heights of the tiles of `points` rows, with their number: equal ones where that is possible.
+fn heights(points: i64) -> Vec<(i64, i64)> {
+    let count = ceil_div(points, SIDE);
+    let size = if points % count == 0 { points / count } else { SIDE };
+    [(size, points / size), (points % size, 1)].into_iter().filter(|h| h.0 > 0).collect()
+}
+
+impl Problem<'_> {
+    /// The best block of tiles whose columns run along `v`.
+    fn along_tiles(&self, v: &Axis, matched: &Grouped) -> Option<Block> {
+        if v.conditioned {
+            return None;
+        }
+        let rows = self.rows_of_tiles(v, matched)?;
+        let most = |a: &Axis| ceil_div(a.extent, SIDE);
+        let blocks = rows.iter().flat_map(|rows| GRIDS.map(|(along, across)| (rows, along, across)));
+        let blocks = blocks.filter(|&(_, _, across)| across <= most(v)).flat_map(|(rows, along, across)| {
+            // Rows of one iterator: whole tiles, or equal parts of them all.
+            let whole = most(rows) <= along;
+            let mut inner = vec![if whole { rows.extent } else { along * SIDE }];
+            inner.extend((12..SIDE).rev().map(|h| h * along).filter(|n| !whole && rows.extent % n == 0).take(1));
+            let outer = |o: &&&Axis| most(rows) * 2 <= along && o.iterator != rows.iterator && o.extent > 1;
+            let outer: Vec<Option<(&Axis, i64)>> = std::iter::once(None)
+                .chain(
+                    self.rows_of_tiles(v, matched)
+                        .into_iter()
+                        .flatten()
+                        .filter(|o| outer(&o))
+                        .map(|o| Some((o, (along / most(rows)).min(o.extent)))),
+                )
+                .collect();
+            let fits = move |n: i64| most(rows) >= ceil_div(n, SIDE);
+            inner
+                .into_iter()
+                .filter(move |&n| fits(n))
+                .flat_map(move |n| {
+                    outer.clone().into_iter().map(move |outer| (Rows { inner: (rows, n), outer }, across))
+                })
+                .collect::<Vec<_>>()
+        });
+        let priced = blocks.map(|(rows, across)| {
+            let cycles = self.cycles_of_tiles(v, rows, across, matched) + (self.elsewhere)(v.iterator);
+            (rows, across, cycles)
+        });
+        let (rows, across, cycles) = priced.min_by(|a, b| a.2.total_cmp(&b.2))?;
+        let unrolled = rows.outer.into_iter().chain([rows.inner]).map(|(a, n)| (a.iterator, n));
+        Some(Block {
+            vector: Some((v.iterator, across * SIDE)),
+            unrolled: unrolled.collect(),
+            packed: vec![matched.vector],
+            cycles,
+            tensor: Some(matched.clone()),
+            ..Block::default()
+        })
+    }
+
+    /// The axes that rows of tiles may run along: the other operand moves along them, the one in columns does not.
+    fn rows_of_tiles(&self, v: &Axis, matched: &Grouped) -> Option<Vec<&Axis>> {
+        let other = self.references.iter().enumerate().find(|(n, r)| *n != matched.vector && r.access.is_some())?.1;
+        let columns = &self.references[matched.vector];
+        let guarded = |a: &Axis| other.access.iter().flat_map(|access| &access.guard).any(|g| g.uses(a.iterator));
+        let rows = self.axes.iter().filter(|a| {
+            let free = a.parallel && a.movable && a.iterator != v.iterator && a.extent > 1 && !a.conditioned;
+            let moves = other.strides[a.iterator.0 as usize].is_some_and(|stride| stride != 0);
+            free && moves && !guarded(a) && !columns.depends(a.iterator)
+        });
+        let mut rows: Vec<&Axis> = rows.collect();
+        // Of equals the axis is taken whose points are nearest in memory.
+        rows.sort_by_key(|a| other.strides[a.iterator.0 as usize].map(i64::abs));
+        Some(rows)
+    }
+
+    /// Predicted cycles of all instances with such blocks, `across` tiles wide.
+    fn cycles_of_tiles(&self, v: &Axis, rows: Rows, across: i64, matched: &Grouped) -> f64 {
+        let machine = &self.target.machine;
+        let steps = |a: &Axis| match a.iterator == matched.group {
+            true => ceil_div(a.extent / matched.terms, SIDE),
+            false => a.extent,
+        };
+        let steps: f64 = self.axes.iter().filter(|a| a.reduced).map(|a| steps(a) as f64).product();
+        let own = |a: &Axis| [Some(v), Some(rows.inner.0), rows.outer.map(|o| o.0)].contains(&Some(a));
+        let others: f64 = self.axes.iter().filter(|a| !a.reduced && !own(a)).map(|a| a.extent as f64).product();
+        let parts =
+            |extent: i64, part: i64| [(extent / part, part), (1, extent % part)].into_iter().filter(|p| p.0 * p.1 > 0);
+        let outer = rows.outer.map_or((1, 1), |(a, n)| (a.extent, n));
+        let mut total = 0.0;
+        for (times, copies) in parts(outer.0, outer.1) {
+            for (blocks, points) in parts(rows.inner.0.extent, rows.inner.1) {
+                for (columns, width) in parts(v.extent, across * SIDE) {
+                    let n = ceil_div(width, SIDE);
+                    for (height, m) in heights(points) {
+                        let m = m * copies;
+                        let products = (m * n * height) as f64 * machine.tile_row_cycles;
+                        let loads = (m + n) as f64 * machine.tile_load_cycles;
+                        let sums = (m * n) as f64 * machine.tile_sum_cycles;
+                        let edge = sums + machine.vector_edge_cycles * (m * n * height) as f64;
+                        let step =
+                            products.max(loads) + machine.port_overlap * products.min(loads) + machine.loop_cycles;
+                        let shapes = machine.tile_shape_cycles;
+                        total += (times * blocks * columns) as f64 * (steps * step + edge + shapes);
+                    }
+                }
+            }
+        }
+        total * others
     }
 }
 

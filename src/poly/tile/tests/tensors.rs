@@ -5,7 +5,7 @@ use crate::codegen::Target;
 use crate::codegen::instruction::TensorInstruction;
 use crate::codegen::select::tests::run;
 use crate::codegen::vcode::Inst;
-use crate::expr::{BinaryOp, Expr, Scalar};
+use crate::expr::{BinaryOp, Expr, Scalar, Var};
 use crate::pipeline::kernel::CompiledKernel;
 use crate::poly::lower::state::Argument;
 use crate::poly::packing::PackedDim;
@@ -132,4 +132,65 @@ fn terms_that_are_not_zero_for_zeros_fill_whole_groups() {
         assert_eq!(is_tensor(&compiled), matched, "{k} terms: {}", compiled.tiled.report);
         assert!(output(&compiled, &given).data == evaluate(&p, &given)[0].data, "{k} terms");
     }
+}
+
+fn tiles(compiled: &CompiledKernel) -> usize {
+    compiled.vcode.iter().flat_map(|f| &f.insts).filter(|i| matches!(i, Inst::TileTensor { .. })).count()
+}
+
+/// Rows, columns and groups of terms that fill no tile are left out of the shapes: nothing is read beside the operands.
+#[test]
+fn products_in_tiles_are_exact_in_any_size() {
+    let target = Target::amx().with_instructions(rows());
+    let mut rng = StdRng::seed_from_u64(23);
+    let mut used = 0;
+    let types = [DType::I8, DType::U8];
+    for round in 0..24 {
+        let sizes = [1, 2, 5, 13, 16, 17, 29, 32, 33, 49, 80];
+        let [m, n] = std::array::from_fn(|_| sizes[rng.random_range(0..sizes.len())]);
+        let k = 4 * [1, 3, 15, 16, 17, 20, 32, 35][rng.random_range(0..8)];
+        let role = if round % 2 == 0 { Role::Constant } else { Role::Input };
+        let p = product(m, n, k, [types[round / 2 % 2], types[round / 4 % 2]], role);
+        let given = random(&p, &mut rng);
+        let compiled = compile_stages(&p, "product", &target);
+        used += usize::from(tiles(&compiled) > 0);
+        assert!(output(&compiled, &given).data == evaluate(&p, &given)[0].data, "{m}x{n}x{k}, {role:?}");
+    }
+    assert!(used > 7, "{used} of 24 in tiles");
+}
+
+/// `Y(y,x,f) += i32(X(y+r, x+s, c)) * i32(W(f,r,s,c))`: rows of two iterators have tiles of their own.
+#[test]
+fn convolutions_in_tiles_are_exact_in_any_size() {
+    let target = Target::amx().with_instructions(rows());
+    let mut rng = StdRng::seed_from_u64(29);
+    let mut used = 0;
+    for (size, channels, filters) in [(7, 64, 48), (14, 32, 40), (9, 12, 17), (20, 80, 33), (6, 68, 64)] {
+        let mut p = Program::default();
+        let x = tensor(&mut p, Role::Input, "X", &[size + 2, size + 2, channels]);
+        let w = tensor(&mut p, Role::Constant, "W", &[filters, 3, 3, channels]);
+        let y = tensor(&mut p, Role::Output, "Y", &[size, size, filters]);
+        for (id, dtype) in [(x, DType::U8), (w, DType::I8), (y, DType::I32)] {
+            p.tensors[id.0 as usize].dtype = dtype;
+        }
+        let wide = |e| Expr::cast(DType::I32, e);
+        let image = Expr::load(x, vec![v(0).plus(Var(3), 1), v(1).plus(Var(4), 1), v(5)]);
+        let body = mul(wide(image), wide(Expr::load(w, vec![v(2), v(3), v(4), v(5)])));
+        let domain = format!("y {size}, x {size}, f {filters}, r 3, s 3, c {channels}");
+        define(&mut p, y, &domain, 3, Some(BinaryOp::Add), vec![], body);
+        let given = random(&p, &mut rng);
+        let compiled = compile_stages(&p, "convolution", &target);
+        used += usize::from(tiles(&compiled) > 0);
+        assert!(output(&compiled, &given).data == evaluate(&p, &given)[0].data, "{size} {channels} {filters}");
+    }
+    assert!(used > 2, "{used} of 5 in tiles");
+}
+
+/// Tiles take whole groups of terms: others are left to the rows on vectors.
+#[test]
+fn terms_that_fill_no_group_are_not_summed_in_tiles() {
+    let target = Target::amx().with_instructions(rows());
+    let p = product(32, 32, 66, [DType::U8, DType::I8], Role::Constant);
+    let compiled = compile_stages(&p, "product", &target);
+    assert_eq!((tiles(&compiled), is_tensor(&compiled)), (0, true));
 }

@@ -1,0 +1,358 @@
+//! Products of tiles: a sum of a tensor instruction on tile registers, and the loops around it in which its sums stay there.
+//!
+//! In: point loops over rows (unrolled), columns (the vector loop) and terms (of kind
+//! [`LoopKind::Instruction`]) around one sum whose row works on tiles, in serial loops over further terms. Out: tiles of sums
+//! that are loaded before the outermost loop that they do not depend on and stored after it, and in the innermost loop, of
+//! which an instruction takes up to 16 iterations, loads of operands and instructions. Where rows or columns are no multiple of
+//! 16, the rest has loops and shapes of its own, so that all tiles of one pass have the same shape; the rest of the innermost
+//! loop has registers of its own. Nothing outside of the operands is read.
+
+use crate::codegen::instruction::{TILE_ROW_BYTES, TILE_ROWS, TILES, TensorInstruction};
+use crate::codegen::loopnest::{LoopKind, Stmt};
+use crate::codegen::select::expansion_cost::constant_range;
+use crate::codegen::select::state::{Address, LANE, LocalMode, Selected, Selector, Stop};
+use crate::codegen::select::tile_pass::Pass;
+use crate::codegen::select::tree::Node;
+use crate::codegen::vcode::{Function, Inst, Shapes, Tile};
+use crate::expr::interval::ceil_div;
+use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, Expr, Index, Var};
+
+/// Columns of a tile of sums.
+const COLUMNS: i64 = TILE_ROW_BYTES as i64 / 4;
+const ROWS: i64 = TILE_ROWS as i64;
+
+/// The point loops of a tile instruction and the sum inside.
+#[derive(Clone, Copy)]
+struct Block<'a> {
+    row: &'a TensorInstruction,
+    /// Another unrolled loop, whose iterations have tiles of their own.
+    outer: Option<(Var, i64)>,
+    rows: Option<(Var, i64)>,
+    columns: Option<(Var, i64)>,
+    terms: Var,
+    /// Conditions of the whole block.
+    conditions: &'a [Affine],
+    buffer: BufferId,
+    index: &'a [Index],
+    value: &'a Expr,
+}
+
+/// The starts of the tiles of `extent` points, of `most` points each, and their points: all have as many where they can.
+fn parts(extent: i64, most: i64) -> Vec<(i64, Vec<i64>)> {
+    let count = ceil_div(extent, most);
+    let size = if extent % count == 0 { extent / count } else { most };
+    let whole = (0..extent / size).map(|n| n * size).collect();
+    let rest = (extent % size > 0).then(|| (extent % size, vec![extent / size * size]));
+    std::iter::once((size, whole)).chain(rest).collect()
+}
+
+/// The block that a statement is.
+fn block<'a>(rows: &'a [TensorInstruction], stmt: &'a Stmt) -> Option<Block<'a>> {
+    let (mut unrolled, mut columns, mut at) = (vec![], None, stmt);
+    loop {
+        let Stmt::Loop { var, lower, upper, step: 1, kind, body } = at else { return None };
+        let (Some((0, end)), [inside]) = (constant_range(lower, upper), &body[..]) else { return None };
+        match kind {
+            LoopKind::Unroll if unrolled.len() < 2 && columns.is_none() => unrolled.push((*var, end)),
+            LoopKind::Vector if columns.is_none() => columns = Some((*var, end)),
+            LoopKind::Instruction(name) => {
+                let row = rows.iter().find(|r| r.name == *name && r.is_tile())?;
+                let (conditions, inside) = match inside {
+                    Stmt::If { conditions, body } if body.len() == 1 => (&conditions[..], &body[0]),
+                    inside => (&[][..], inside),
+                };
+                let Stmt::Store { buffer, index, value, reduce: Some(BinaryOp::Add) } = inside else { return None };
+                // Of two loops the one with more points has the rows of a tile.
+                unrolled.sort_by_key(|l: &(Var, i64)| l.1);
+                let (rows, outer) = (unrolled.pop(), unrolled.pop());
+                let terms = *var;
+                let points = [outer, rows, columns, Some((terms, end))];
+                let whole = |c: &Affine| points.iter().flatten().all(|(v, _)| !c.uses(*v));
+                let fits = end == row.terms_in_lane() && conditions.iter().all(whole);
+                let buffer = *buffer;
+                return fits.then_some(Block { row, outer, rows, columns, terms, conditions, buffer, index, value });
+            }
+            _ => return None,
+        }
+        at = inside;
+    }
+}
+
+/// The block inside of serial loops and conditions, where its sums do not depend on these loops; the iterations of the
+/// innermost of them, if they are known, and its variable.
+fn region<'a>(rows: &'a [TensorInstruction], stmt: &'a Stmt) -> Option<(Block<'a>, i64)> {
+    let (mut around, mut at, mut steps) = (vec![], stmt, 1);
+    loop {
+        if let Some(found) = block(rows, at) {
+            let forms = || found.index.iter().map(Index::affine);
+            let moves = |v: &Var| forms().any(|a| a.is_none_or(|a| a.uses(*v)));
+            return (!around.iter().any(moves)).then_some((found, steps));
+        }
+        let (body, last) = match at {
+            Stmt::Loop { var, lower, upper, step, kind: LoopKind::Serial, body } => {
+                around.push(*var);
+                let range = constant_range(lower, upper);
+                (body, range.filter(|r| r.0 == 0 && *step == 1).map_or(1, |r| r.1))
+            }
+            Stmt::If { body, .. } => (body, 1),
+            _ => return None,
+        };
+        let [inside] = &body[..] else { return None };
+        (at, steps) = (inside, last);
+    }
+}
+
+/// Returns true if a statement sets all sums of a block to zero: its subscripts count through the rows and columns.
+fn clears(stmt: &Stmt, block: &Block) -> bool {
+    let (mut at, mut loops) = (stmt, vec![]);
+    let (buffer, index) = loop {
+        match at {
+            Stmt::Loop { var, lower, upper, step, kind, body } if !kind.is_parallel() => {
+                let (Some((0, end)), [inside]) = (constant_range(lower, upper), &body[..]) else { return false };
+                loops.push((*var, *step, ceil_div(end, *step)));
+                at = inside;
+            }
+            Stmt::Store { buffer, index, value: Expr::Const(zero), reduce: None } if zero.bits == 0 => {
+                break (*buffer, index);
+            }
+            _ => return false,
+        }
+    };
+    let counts = |(own, cleared): (&Index, &Index)| {
+        let (Some(own), Some(cleared)) = (own.affine(), cleared.affine()) else { return false };
+        let axis =
+            block.outer.into_iter().chain(block.rows).chain(block.columns).find(|axis| *own == Affine::var(axis.0));
+        let mut digits: Vec<(i64, i64)> = vec![];
+        for &(v, coefficient) in &cleared.terms {
+            let Some(l) = loops.iter().find(|l| l.0 == v) else { return false };
+            digits.push((coefficient * l.1, l.2));
+        }
+        digits.sort_unstable();
+        let total = digits.iter().try_fold(1, |total, &(unit, count)| (unit == total).then_some(total * count));
+        cleared.constant == 0 && (axis.is_some() || own.is_constant()) && total == Some(axis.map_or(1, |a| a.1))
+    };
+    let used = |l: &(Var, i64, i64)| index.iter().filter_map(Index::affine).filter(|a| a.uses(l.0)).count() == 1;
+    buffer == block.buffer && loops.iter().all(used) && block.index.iter().zip(index).all(counts)
+}
+
+impl Selector<'_> {
+    /// Selects `stmt` where it is a sum in tiles, with the loops in which they stay; false for other statements. `cleared`: the
+    /// statement before, which is not selected yet and goes with the sum where it clears the tiles.
+    pub fn tiles(&mut self, cleared: Option<&Stmt>, stmt: &Stmt) -> Selected<bool> {
+        if self.tile.is_some() || !self.target.instructions.iter().any(TensorInstruction::is_tile) {
+            return Ok(false);
+        }
+        let instructions = self.target.instructions.clone();
+        let Some((block, steps)) = region(&instructions, stmt) else { return Ok(false) };
+        if cleared.is_some_and(|before| !clears(before, &block)) {
+            return Ok(false);
+        }
+        if self.in_registers(block.buffer) {
+            return Err(Stop::Retry(block.buffer, LocalMode::Memory { offset: 0 }));
+        }
+        let [outer, rows, columns] = [block.outer, block.rows, block.columns].map(|axis| axis.map_or(1, |a| a.1));
+        let (now, left) = if steps < ROWS { (steps, 0) } else { (ROWS, steps % ROWS) };
+        // Sums, and registers for operands: two, or four where steps are left.
+        let most = TILES - if left > 0 { 4 } else { 2 };
+        self.settle_all();
+        for (height, starts) in parts(rows, ROWS) {
+            let tiles: Vec<[i64; 2]> = (0..outer).flat_map(|o| starts.iter().map(move |&row| [o, row])).collect();
+            for rows in tiles.chunks(most) {
+                for (width, starts) in parts(columns, COLUMNS) {
+                    for columns in starts.chunks(most / rows.len()) {
+                        let (rows, columns, tile) = (rows.to_vec(), columns.to_vec(), [height, width]);
+                        let pass = Pass { rows, columns, tile, steps: now, left, now };
+                        self.pass(&block, pass, stmt, cleared.is_some())?;
+                    }
+                }
+            }
+        }
+        self.forget();
+        Ok(true)
+    }
+
+    /// One pass over the loops.
+    fn pass(&mut self, block: &Block, pass: Pass, stmt: &Stmt, cleared: bool) -> Selected<()> {
+        self.out.push(Node::Inst(Inst::TileShapes { shapes: pass.shapes() }));
+        self.sums(block, &pass, &mut |tile, addr, stride| match cleared {
+            true => Inst::TileZero { tile },
+            false => Inst::TileLoad { tile, addr, stride },
+        })?;
+        self.tile = Some(pass);
+        self.statement(stmt)?;
+        let Some(pass) = self.tile.take() else { return self.internal("a pass over tiles inside of another one") };
+        self.sums(block, &pass, &mut |tile, addr, stride| Inst::TileStore { tile, addr, stride })
+    }
+
+    /// An instruction for each tile of sums.
+    fn sums(
+        &mut self,
+        block: &Block,
+        pass: &Pass,
+        inst: &mut dyn FnMut(Tile, crate::codegen::vcode::Addr, i64) -> Inst,
+    ) -> Selected<()> {
+        let stride = self.stride(block.buffer, block.index, block.rows)?;
+        let unit = self.stride(block.buffer, block.index, block.columns)?;
+        let size = self.nest.buffer(block.buffer).dtype.bytes() as i64;
+        if block.columns.is_some() && unit != size {
+            return self.internal("the columns of a tile of sums are not neighbours");
+        }
+        for i in 0..pass.rows.len() {
+            for j in 0..pass.columns.len() {
+                self.enter_tile(block, pass, [i, j]);
+                let at = self.address(block.buffer, block.index)?;
+                let addr = self.tile_address(&at)?;
+                let inst = inst(pass.sum(i, j), addr, stride);
+                self.out.push(Node::Inst(inst));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the variables of rows, columns and terms to the first element of a tile.
+    fn enter_tile(&mut self, block: &Block, pass: &Pass, [i, j]: [usize; 2]) {
+        let [outer, row] = pass.rows[i];
+        let firsts = [(block.outer, outer), (block.rows, row), (block.columns, pass.columns[j])];
+        for (axis, first) in firsts {
+            if let Some((v, _)) = axis {
+                self.env[v.0 as usize] = Affine::constant(first);
+            }
+        }
+        self.env[block.terms.0 as usize] = Affine::constant(0);
+    }
+
+    fn tile_address(&mut self, at: &Address) -> Selected<crate::codegen::vcode::Addr> {
+        if !at.gather.is_empty() || at.linear.uses(LANE) {
+            return self.internal("a tile at subscripts from data");
+        }
+        Ok(self.element_address(at))
+    }
+
+    /// Bytes between the elements of an access along a variable; 0 where there is none.
+    fn stride(&self, buffer: BufferId, index: &[Index], axis: Option<(Var, i64)>) -> Selected<i64> {
+        let Some((v, _)) = axis else { return Ok(0) };
+        let b = self.nest.buffer(buffer);
+        let mut elements = 0;
+        for (i, stride) in index.iter().zip(&b.strides) {
+            match i.affine() {
+                Some(a) => elements += a.coefficient(v) * stride,
+                None => return self.internal("a tile at subscripts from data"),
+            }
+        }
+        Ok(elements * b.dtype.bytes() as i64)
+    }
+
+    /// The innermost loop over terms: false where this is none of a tile instruction.
+    pub fn tile_steps(&mut self, var: Var, end: i64, body: &[Stmt]) -> Selected<bool> {
+        let Some(pass) = self.tile.clone() else { return Ok(false) };
+        let instructions = self.target.instructions.clone();
+        let ([inside], true) = (body, end == pass.steps || end >= ROWS) else { return Ok(false) };
+        if block(&instructions, inside).is_none() {
+            return Ok(false);
+        }
+        let (steps, left) = (pass.steps, end % pass.steps);
+        let outer = self.innermost.replace(var);
+        let bounds = |n| vec![Bound::constant(n)];
+        match end / steps {
+            1 => {
+                self.env[var.0 as usize] = Affine::constant(0);
+                self.statements(body)?;
+            }
+            _ => self.real_loop(var, bounds(0), bounds(end - left), steps, false, body)?,
+        }
+        if left > 0 {
+            self.env[var.0 as usize] = Affine::constant(end - left);
+            self.tile = Some(Pass { now: left, ..pass.clone() });
+            self.statements(body)?;
+            self.tile = Some(pass);
+        }
+        self.innermost = outer;
+        Ok(true)
+    }
+
+    /// The instructions of a block; false where this is none.
+    pub fn tile_block(&mut self, stmt: &Stmt) -> Selected<bool> {
+        let Some(pass) = self.tile.clone() else { return Ok(false) };
+        let instructions = self.target.instructions.clone();
+        let Some(block) = block(&instructions, stmt) else { return Ok(false) };
+        self.under(block.conditions, &mut |s| s.tile_products(&block, &pass))?;
+        Ok(true)
+    }
+
+    fn tile_products(&mut self, block: &Block, pass: &Pass) -> Selected<()> {
+        let moves = |access: &Access, axis: Option<(Var, i64)>| {
+            axis.is_none_or(|(v, _)| access.affine_forms().any(|form| form.uses(v)))
+        };
+        let fits = &mut |n: usize, access: &Access| {
+            let axis = if n == 1 { block.rows } else { block.columns };
+            block.row.operands[n].dtype == self.nest.buffer(access.buffer).dtype && moves(access, axis)
+        };
+        let Some(Ok([a, b])) = block.row.unify(block.value, fits).map(<[&Access; 2]>::try_from) else {
+            return self.internal(&format!("the terms of a sum are not those of `{}`", block.row.name));
+        };
+        let strides = self.operand_strides(block, pass, [a, b])?;
+        let [register, first] = pass.operands();
+        let mut loaded = None;
+        for i in 0..pass.rows.len() {
+            self.enter_tile(block, pass, [i, 0]);
+            self.tile_load(a, register, strides[0])?;
+            let columns: Vec<usize> = match i % 2 {
+                0 => (0..pass.columns.len()).collect(),
+                _ => (0..pass.columns.len()).rev().collect(),
+            };
+            for j in columns {
+                let other = if pass.keeps_columns() { Tile(first.0 + j as u8) } else { first };
+                let known = if pass.keeps_columns() { i > 0 } else { loaded == Some(j) };
+                if !known {
+                    self.enter_tile(block, pass, [i, j]);
+                    self.tile_load(b, other, strides[1])?;
+                    loaded = Some(j);
+                }
+                let (acc, row) = (pass.sum(i, j), block.row.name);
+                self.out.push(Node::Inst(Inst::TileTensor { acc, row, a: register, b: other }));
+            }
+        }
+        Ok(())
+    }
+
+    fn tile_load(&mut self, access: &Access, tile: Tile, stride: i64) -> Selected<()> {
+        if self.in_registers(access.buffer) {
+            return Err(Stop::Retry(access.buffer, LocalMode::Memory { offset: 0 }));
+        }
+        if access.guard.iter().any(|g| self.facts.decide(&self.resolve(g)) != Some(true)) {
+            return self.internal("an operand of a tile instruction under a guard");
+        }
+        let at = self.address(access.buffer, &access.index)?;
+        let addr = self.tile_address(&at)?;
+        self.out.push(Node::Inst(Inst::TileLoad { tile, addr, stride }));
+        Ok(())
+    }
+
+    /// Bytes between the rows of both operands, whose elements must stand as the instruction reads them.
+    fn operand_strides(&self, block: &Block, pass: &Pass, [a, b]: [&Access; 2]) -> Selected<[i64; 2]> {
+        let steps = self.innermost.map(|v| (v, 0));
+        let along = |access: &Access, axis| self.stride(access.buffer, &access.index, axis);
+        let [of_a, of_b] = [a, b].map(|access| self.nest.buffer(access.buffer).dtype.bytes() as i64);
+        let terms = Some((block.terms, 0));
+        let group = block.row.terms_in_lane();
+        let contiguous = pass.now == 1 || along(a, steps)? == group * of_a;
+        let packed = block.columns.is_none() || along(b, block.columns)? == group * of_b;
+        let apart = along(a, block.columns)? == 0 && along(b, block.rows)? == 0 && along(b, block.outer)? == 0;
+        if !contiguous || !packed || !apart || along(a, terms)? != of_a || along(b, terms)? != of_b {
+            return self.internal(&format!("the operands of `{}` do not stand as the row says", block.row.name));
+        }
+        Ok([along(a, block.rows)?, along(b, steps)?])
+    }
+}
+
+/// Gives the tile registers of a function their shapes once where all are equal, and gives them up at its end.
+pub fn finish(function: &mut Function) {
+    let shapes = |inst: &Inst| if let Inst::TileShapes { shapes } = inst { Some(*shapes) } else { None };
+    let all: Vec<Shapes> = function.insts.iter().filter_map(shapes).collect();
+    let Some(first) = all.first() else { return };
+    if all.iter().all(|s| s == first) {
+        function.insts.retain(|inst| shapes(inst).is_none());
+        function.insts.insert(0, Inst::TileShapes { shapes: *first });
+    }
+    function.insts.push(Inst::TileRelease);
+}
