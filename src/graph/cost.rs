@@ -83,6 +83,12 @@ pub fn word_products(target: &Target) -> bool {
     target.sums_products([DType::I16, DType::I16], DType::I32)
 }
 
+/// The types of operands whose products the target sums in tiles.
+pub fn tile_products(target: &Target) -> Vec<DType> {
+    let tiles = target.instructions.iter().filter(|row| row.is_tile());
+    tiles.flat_map(|row| row.operands[1..].iter().map(|o| o.dtype)).collect()
+}
+
 /// Terms of a sum that an instruction on integers of this type takes at once: those that fill 32 bits.
 pub fn group(dtype: DType) -> i64 {
     4 / dtype.bytes().clamp(1, 4) as i64

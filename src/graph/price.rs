@@ -6,7 +6,7 @@
 
 use crate::codegen::Target;
 use crate::expr::Literals;
-use crate::graph::cost::Operand;
+use crate::graph::cost::{self, Operand};
 use crate::graph::define::define;
 use crate::graph::fusion::literals;
 use crate::graph::ir::{Graph, ValueId};
@@ -48,7 +48,7 @@ impl<'a> Prices<'a> {
         constants: Constants,
         threads: usize,
     ) -> Prices<'a> {
-        let competing = applications.filter(|(op, operands, result)| competes(op, operands, result));
+        let competing = applications.filter(|(op, operands, result)| competes(op, operands, result, target));
         let mut keys: Vec<Key> = competing.map(|(op, operands, _)| key(op, &operands)).collect();
         keys.sort();
         keys.dedup();
@@ -67,7 +67,7 @@ impl<'a> Prices<'a> {
 
     /// The predicted time of a competing operator in ns, without the launch of its kernel; `None` for others.
     pub fn price(&self, op: &Op, operands: &[Operand], result: &TensorType) -> Option<f64> {
-        if !competes(op, operands, result) {
+        if !competes(op, operands, result, self.target) {
             return None;
         }
         *self.known.get(&key(op, operands))?
@@ -88,8 +88,12 @@ fn predict((op, operands): &Key, target: &Target, constants: Constants) -> Optio
 }
 
 /// Returns true if another algorithm computes the same as this operator, or as a graph that it is a part of.
-fn competes(op: &Op, operands: &[Operand], result: &TensorType) -> bool {
+fn competes(op: &Op, operands: &[Operand], result: &TensorType, target: &Target) -> bool {
     match op {
+        // An instruction on tiles takes an image with its padding.
+        Op::Conv { group, layout: Layout::Nhwc, .. } if cost::tile_products(target).contains(&operands[0].ty.dtype) => {
+            *group == 1 && operands[1].constant
+        }
         // Integers have one algorithm.
         Op::Conv { .. } | Op::MatMul { .. } if !operands[0].ty.dtype.is_float() => false,
         Op::Conv { window, group, layout: Layout::Nhwc } => {

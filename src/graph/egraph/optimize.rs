@@ -161,6 +161,7 @@ pub fn optimize(
         Some(used) => used.then(|| of_target.unwrap_or(DType::U8)),
     };
     loaded.network.word_products = options.byte_products != Some(false) && cost::word_products(target);
+    loaded.network.tile_products = cost::tile_products(target);
     let cleaning = saturate(&mut loaded.network, &used(rules::clean()), budget);
     budget.rewrites = budget.rewrites.saturating_sub(cleaning.rewrites());
     loaded.network.halves = options.precision.half();

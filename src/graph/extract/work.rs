@@ -6,6 +6,7 @@
 use crate::graph::cost::multiply_adds;
 use crate::graph::egraph::network::{Head, Network, Term};
 use crate::graph::extract::problem::Problem;
+use crate::graph::op::Op;
 use egg::Id;
 use std::collections::BTreeSet;
 
@@ -44,5 +45,27 @@ pub fn of_term(network: &Network, class: Id, term: &Term) -> u64 {
     let Head::Op(op) = &term.head else { return 0 };
     let Some(result) = network.facts(class).types.first() else { return 0 };
     let operands: Vec<_> = term.children.iter().map(|&c| network.ty(c)).collect();
-    multiply_adds(op, &operands, result)
+    let all = multiply_adds(op, &operands, result);
+    match term.children.get(1).and_then(|&w| padded(network, w)) {
+        Some((filled, elements)) if all > 0 => all / elements.max(1) * filled,
+        _ => all,
+    }
+}
+
+/// Elements of constant weights without the zeros that pad them, and all; `None` where none do.
+fn padded(network: &Network, weights: Id) -> Option<(u64, u64)> {
+    let elements = |id: Id| network.shape(id).iter().product::<i64>().unsigned_abs();
+    let mut id = weights;
+    for _ in 0..2 {
+        let inside = network.applications(id).find_map(|(op, c)| match op {
+            Op::Pad { value: 0, .. } => Some((true, c[0])),
+            Op::Reshape { .. } => Some((false, c[0])),
+            _ => None,
+        });
+        match inside.filter(|_| network.is_constant(weights))? {
+            (true, filled) => return Some((elements(filled), elements(id))),
+            (false, reshaped) => id = reshaped,
+        }
+    }
+    None
 }

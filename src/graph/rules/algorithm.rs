@@ -85,9 +85,10 @@ pub fn rules(algorithm: Algorithm) -> Vec<Rule> {
         build  (Instead, "conv-winograd-4",         "(conv@c ...)",                      winograd_in_any_layout::<4>),
         build  (Instead, "conv-winograd-6",         "(conv@c ...)",                      winograd_in_any_layout::<6>),
     ];
+    let direct = vec![build(Beside, "conv-padded-image", "(conv@c ...)", padded_image)];
     match algorithm {
-        Algorithm::Cheapest => beside,
-        Algorithm::Direct => vec![],
+        Algorithm::Cheapest => direct.into_iter().chain(beside).collect(),
+        Algorithm::Direct => direct,
         Algorithm::Winograd(tile) => {
             let name = format!("conv-winograd-{tile}");
             instead.into_iter().filter(|rule| rule.name == name).collect()
@@ -139,6 +140,25 @@ pub fn transforms(window: &Window, m: i64, out: &[i64]) -> Option<Vec<Transforms
 /// The number of phases along each axis: outputs that are dilated taps apart have no input in common with the others.
 fn phases(window: &Window) -> Vec<i64> {
     window.kernel.iter().zip(&window.dilation).map(|(&taps, &d)| if taps == 1 { 1 } else { d }).collect()
+}
+
+/// A convolution over channels last by an instruction on tiles, whose rows all have to be in the image: over a padded copy of it.
+fn padded_image(network: &mut Network, m: &Match) -> Option<Id> {
+    let (Op::Conv { window, group, layout: Layout::Nhwc }, operands) = m.application('c') else { return None };
+    let ty = network.ty(operands[0]);
+    let channels = ty.shape.last()? / group;
+    let mut pads = window.pad_before.iter().chain(&window.pad_after);
+    if !network.tile_products.contains(&ty.dtype) || pads.all(|&p| p == 0) || channels < LEAST_CHANNELS {
+        return None;
+    }
+    let sides = |pads: &[i64]| [&[0], pads, &[0]].concat();
+    let pad = Op::Pad { before: sides(&window.pad_before), after: sides(&window.pad_after), value: 0 };
+    let none = vec![0; window.kernel.len()];
+    let window = Window { pad_before: none.clone(), pad_after: none, ..window.clone() };
+    let conv = Op::Conv { window, group: *group, layout: Layout::Nhwc };
+    let image = network.op(pad, &operands[..1])?;
+    let operands: Vec<Id> = std::iter::once(image).chain(operands[1..].iter().copied()).collect();
+    network.op(conv, &operands)
 }
 
 /// As [`winograd`], where no other tile is estimated to be far better.

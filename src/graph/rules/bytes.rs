@@ -194,22 +194,28 @@ fn is_sum(network: &Network, id: Id) -> bool {
     matches!(network.ty(id).dtype, DType::F32 | DType::I32)
 }
 
-/// A convolution of bytes over channels last whose channels fill no groups of terms: over an image of one channel whose columns
-/// are the channels of all columns. Padding is a part of that image, so that all terms of a row of the filter are read.
+/// A convolution over channels last whose channels fill no groups of terms: over an image of one channel whose columns
+/// are the channels of all columns. Padding is a part of that image, so that all terms of a row of the filter are read. For
+/// instructions on tiles, which take whole groups, the filter gets columns of zeros, and the image as many more.
 fn joined_columns(network: &mut Network, m: &Match) -> Option<Id> {
-    if network.byte_products.is_none() && !network.word_products {
+    if network.byte_products.is_none() && !network.word_products && network.tile_products.is_empty() {
         return None;
     }
     let (Op::Conv { window, group: 1, layout: Layout::Nhwc }, operands) = m.application('c') else { return None };
+    let (window, operands) = (&mut window.clone(), operands.to_vec());
     let last = window.kernel.len() - 1;
-    let pads = || window.pad_before.iter().chain(&window.pad_after);
     let beside = window.pad_before[last] != 0 || window.pad_after[last] != 0;
     let channels = *network.shape(operands[0]).last()?;
     let joins = window.kernel[last] > 1 && window.dilation[last] == 1 && (channels > 1 || beside);
     let dtype = network.ty(operands[0]).dtype;
-    if !joins || channels % group(dtype) == 0 || !(is_byte(dtype) || dtype == DType::I16) {
+    let tiles = network.tile_products.contains(&dtype);
+    if !joins || channels % group(dtype) == 0 || !(is_byte(dtype) || dtype == DType::I16 || tiles) {
         return None;
     }
+    let more = |n: &i64| (window.kernel[last] + n) * channels % group(dtype) == 0;
+    let zeros = if tiles { (0..group(dtype)).find(more)? } else { 0 };
+    window.pad_after[last] += zeros;
+    let pads = || window.pad_before.iter().chain(&window.pad_after);
     let mut image = operands[0];
     if pads().any(|&p| p != 0) {
         let sides = |pads: &[i64]| [&[0], pads, &[0]].concat();
@@ -221,9 +227,15 @@ fn joined_columns(network: &mut Network, m: &Match) -> Option<Id> {
     (shape[rank - 2], shape[rank - 1]) = (shape[rank - 2] * channels, 1);
     let image = network.reshape(image, &shape)?;
     let order: Vec<usize> = std::iter::once(0).chain(2..rank).chain([1]).collect();
+    let mut weights = network.transpose(operands[1], &order)?;
+    if zeros > 0 {
+        let mut after = vec![0; rank];
+        after[rank - 2] = zeros;
+        weights = network.op(Op::Pad { before: vec![0; rank], after, value: 0 }, &[weights])?;
+        window.kernel[last] += zeros;
+    }
     let mut shape = network.shape(operands[1]).to_vec();
-    let weights = network.transpose(operands[1], &order)?;
-    (shape[1], shape[rank - 1]) = (1, shape[rank - 1] * channels);
+    (shape[1], shape[rank - 1]) = (1, window.kernel[last] * channels);
     let weights = network.reshape(weights, &shape)?;
     let none = vec![0; window.kernel.len()];
     let mut window = Window { pad_before: none.clone(), pad_after: none, ..window.clone() };

@@ -80,6 +80,7 @@ impl Sample {
         network.max_error = 1e-4;
         (network.byte_products, network.word_products) = (Some(DType::U8).filter(|_| !self.words), self.words);
         network.halves = Some(DType::BF16);
+        network.tile_products = vec![DType::BF16];
         for (a, b) in &self.equal {
             network.egraph.union(class[a.0 as usize], class[b.0 as usize]);
         }

@@ -160,10 +160,13 @@ pub fn shift_before_conv(network: &mut Network, m: &Match) -> Option<Id> {
     network.op(op.clone(), &[x, operands[1], bias])
 }
 
-/// Zero padding of the image goes into the window.
+/// Zero padding of the image goes into the window, but where instructions on tiles need it in the image.
 pub fn pad_before_conv(network: &mut Network, m: &Match) -> Option<Id> {
     let (op, operands) = m.application('c');
     let Op::Conv { window, group, layout } = op else { return None };
+    if *layout == Layout::Nhwc && network.tile_products.contains(&network.ty(operands[0]).dtype) {
+        return None;
+    }
     let padding = network.applications(operands[0]).find_map(|(op, c)| match op {
         Op::Pad { before, after, value: 0 } => Some((before.clone(), after.clone(), c[0])),
         _ => None,
