@@ -79,6 +79,11 @@ def quantised(name):
     return {**workload, "name": f"{name}_int8", "path": str(path), "tolerance": 5e-2}
 
 
+def in_bf16(name):
+    """A network of models.json whose products and convolutions may take operands of bf16."""
+    return {**network(name), "name": f"{name}_bf16", "options": ["--precision", "bf16"], "tolerance": 5e-2}
+
+
 def architecture(name):
     """A network of architectures.py and its inputs."""
     import onnx
@@ -253,6 +258,9 @@ SUITES = {
     "int8": {
         "title": "Networks quantised by ONNX Runtime's tool: static, a scale for each filter, batch 1", "peers": ["onnxruntime", "openvino"], "threads": [1, 2],
         "rows": lambda: [(f"{name}_int8", lambda name=name: quantised(name)) for name, _ in network_rows()]},
+    "bf16": {
+        "title": "Networks, batch 1, f32 with leave to compute in bf16", "peers": ["openvino_bf16"], "threads": [1, 2],
+        "rows": lambda: [(f"{name}_bf16", lambda name=name: in_bf16(name)) for name, _ in network_rows()]},
     "architectures": {
         "title": "Published architectures with seeded weights: sound, text, detectors, quantised and half precision", "peers": ["onnxruntime"], "threads": [1],
         "rows": architecture_rows},
