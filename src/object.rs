@@ -5,9 +5,11 @@
 //! results have the bits that a [`Session`](crate::Session) gives. Invariant: the driver calls nothing but the kernels, `memcpy`
 //! and, where the module has opaque steps, one function of the runtime.
 
+mod bindings;
 mod driver;
 mod elf;
 mod header;
+mod helpers;
 mod names;
 mod signature;
 mod steps;
@@ -73,19 +75,19 @@ impl ObjectFiles {
     /// Makes the files of a module. The same module gives the same bytes.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the module has several bindings or dimensions that grow, is not for Linux on x86-64 or
-    /// AArch64, or has more constants than an object holds; [`Error::Invalid`] where the module is inconsistent or the name holds a `/`, a quote or
-    /// a control character.
+    /// [`Error::Unsupported`] where the module is not for Linux on x86-64 or AArch64, or has more constants than an object
+    /// holds; [`Error::Invalid`] where the module is inconsistent or the name holds a `/`, a quote or a control character.
     pub fn new(module: &Module, options: &ObjectOptions) -> Result<ObjectFiles> {
         guard(|| {
             module.verify()?;
-            check(module, options)?;
+            check(module)?;
             let name = if options.name.is_empty() { identifier(module.name()) } else { options.name.clone() };
             if name.contains(|c: char| c.is_control() || ['/', '\\', '"'].contains(&c)) {
                 return Err(Error::Invalid(format!("the files cannot have the name `{name}`")));
             }
-            let signature = Signature::new(module, &name, options.weights_apart);
-            let weights = signature.weights_apart.then(|| weights::file(module));
+            let signature = Signature::new(module, &name, options.weights_apart)?;
+            check_size(module, &signature)?;
+            let weights = signature.weights_apart.then(|| weights::file(signature.constants.constants()));
             Ok(ObjectFiles {
                 object: elf::object(module, &signature)?,
                 source: driver(module, &signature)?,
@@ -119,34 +121,39 @@ impl ObjectFiles {
     }
 }
 
-/// Refuses what the files cannot hold.
-fn check(module: &Module, options: &ObjectOptions) -> Result<()> {
-    let refuse = |what: String| Err(Error::Unsupported(format!("an object file of `{}`: {what}", module.name())));
-    if module.bindings().count() > 1 {
-        return refuse(format!("it has the bindings {}; give one size of each dimension", module.binding_names()));
+/// Refuses a module for another system.
+fn check(module: &Module) -> Result<()> {
+    match module.platform().system.as_str() {
+        "unix" => Ok(()),
+        other => Err(refused(module, format!("it is for `{other}`, and objects are for Linux"))),
     }
-    if let Some(bounds) = module.bounds() {
-        let names: Vec<&str> = bounds.dims.keys().map(String::as_str).collect();
-        return refuse(format!("the size of `{}` grows at run time; give it a fixed size", names.join("`, `")));
+}
+
+/// Refuses more constants than an object holds.
+fn check_size(module: &Module, signature: &Signature) -> Result<()> {
+    let weights = signature.constants.constants().len();
+    if weights <= MOST_WEIGHTS || signature.weights_apart {
+        return Ok(());
     }
-    if module.platform().system != "unix" {
-        return refuse(format!("it is for `{}`, and objects are for Linux", module.platform().system));
-    }
-    if module.weights().len() > MOST_WEIGHTS && !options.weights_apart {
-        let [found, most] = [module.weights().len(), MOST_WEIGHTS].map(text::bytes);
-        return refuse(format!(
+    let [found, most] = [weights, MOST_WEIGHTS].map(text::bytes);
+    Err(refused(
+        module,
+        format!(
             "{found} of weights, of which it holds {most} at most; put them in a file of their own (`--weights file`)"
-        ));
-    }
-    Ok(())
+        ),
+    ))
+}
+
+fn refused(module: &Module, what: String) -> Error {
+    Error::Unsupported(format!("an object file of `{}`: {what}", module.name()))
 }
 
 /// The opaque functions that the steps call, each once.
 fn runtime_functions(module: &Module) -> Vec<String> {
-    let steps = module.all_steps();
-    let function = |(step, _): &(&Step, u64)| match &step.action {
+    let steps = module.bindings().flat_map(Module::all_steps);
+    let function = |(step, _): (&Step, u64)| match &step.action {
         Action::Opaque { function, .. } => Some(function.clone()),
         _ => None,
     };
-    steps.iter().filter_map(function).collect::<BTreeSet<String>>().into_iter().collect()
+    steps.filter_map(function).collect::<BTreeSet<String>>().into_iter().collect()
 }

@@ -8,9 +8,11 @@ use build::{Case, Folder, Toolchain, bits, build_and_run};
 use common::{bind, host_targets, read_tensors, root, skip};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tilewright::internal::runtime::bounds::resized;
 use tilewright::internal::runtime::module::Action;
 use tilewright::{
-    DType, Error, File, Model, Module, ObjectFiles, ObjectOptions, Options, Session, Target, Tensor, graph_text,
+    AsView, DType, Dim, Error, File, InputSpec, Model, ObjectFiles, ObjectOptions, Options, Session, Target, Tensor,
+    graph_text,
 };
 
 /// Fixtures of most kinds of steps and element types.
@@ -64,7 +66,7 @@ fn fixture(name: &str, target: &Target) -> Option<Case> {
         options.values = values.collect();
     }
     let module = model.compile_module(&options).ok()?.0;
-    Some(Case { name: name.into(), module: Arc::new(module), inputs })
+    Some(Case::new(name.into(), Arc::new(module), inputs))
 }
 
 /// A program with its initial values.
@@ -78,7 +80,7 @@ fn program(name: &str, target: &Target) -> Case {
     let mut initial: BTreeMap<String, Tensor> =
         Session::new(Arc::new(here), 1).unwrap().initial_values().unwrap().into_iter().collect();
     let inputs = module.inputs().iter().map(|spec| initial.remove(&spec.name).unwrap()).collect();
-    Case { name: name.into(), module, inputs }
+    Case::new(name.into(), module, inputs)
 }
 
 /// A graph from text, with inputs from a seed.
@@ -89,7 +91,7 @@ fn graph(text: &str, target: &Target) -> Case {
     let module = Model::from_graph(graph).compile_module(&options).unwrap().0;
     let seeded = |(i, s): (u64, &tilewright::module::TensorSpec)| Tensor::seeded(s.dtype, &s.shape, 7, i, 2);
     let inputs = (0..).zip(module.inputs()).map(seeded).collect();
-    Case { name, module: Arc::new(module), inputs }
+    Case::new(name, Arc::new(module), inputs)
 }
 
 /// Windows that move backwards, with windows inside of them.
@@ -130,13 +132,83 @@ fn cases(target: &Target) -> Vec<Case> {
     assert!(all || missing.is_empty(), "{missing:?}");
     cases.extend(PROGRAMS.iter().map(|name| program(name, target)));
     cases.extend([graph(NESTED, target), graph(NAMES, target)]);
+    cases.extend(several_bindings(target));
     cases
 }
 
+/// A module for several sizes of the dimensions, and a case for each choice of sizes with the binding that is to run. Of a
+/// dimension that grows the size is below the capacity that `options` or `bindings` give.
+fn sized(
+    model: &Model,
+    options: &Options,
+    bindings: &[BTreeMap<String, i64>],
+    choices: &[(usize, &[(&str, i64)])],
+) -> Vec<Case> {
+    let module = Arc::new(model.compile_bindings(options, bindings).unwrap().0);
+    let case = |(binding, sizes): &(usize, &[(&str, i64)])| {
+        let shape = |dims: &[Dim]| -> Vec<i64> {
+            let size = |name: &String| {
+                let size = sizes.iter().find(|size| size.0 == name).map(|size| size.1);
+                size.or(bindings[*binding].get(name).copied()).or(options.dims.get(name).copied()).unwrap_or(1)
+            };
+            let extent = |dim: &Dim| match dim {
+                Dim::Fixed(n) => *n,
+                Dim::Symbol(name) => size(name),
+                Dim::Derived(_) => unreachable!(),
+            };
+            dims.iter().map(extent).collect()
+        };
+        let seeded = |(i, spec): (u64, &InputSpec)| Tensor::seeded(spec.dtype, &shape(&spec.shape), 11, i, 1);
+        let inputs = (0..).zip(model.inputs()).map(seeded).collect();
+        let (module, sizes): (_, Vec<i64>) = (module.clone(), sizes.iter().map(|size| size.1).collect());
+        Case { name: format!("{} at {sizes:?}", module.name()), module, binding: *binding, sizes, inputs }
+    };
+    choices.iter().map(case).collect()
+}
+
+fn dims(sizes: &[(&str, i64)]) -> BTreeMap<String, i64> {
+    sizes.iter().map(|(name, size)| (name.to_string(), *size)).collect()
+}
+
+fn decoder() -> Model {
+    Model::load(root().join("tests/fixtures/models/decoder.onnx")).unwrap()
+}
+
+/// Modules of several bindings.
+fn several_bindings(target: &Target) -> Vec<Case> {
+    let options = Options { target: Some(target.clone()), ..Options::default() };
+    let positions = Model::load(root().join("tests/fixtures/operators/dynamic_sequence_positions.onnx")).unwrap();
+    let [a, b, c, d] = [(3, 7), (3, 9), (4, 7), (4, 9)].map(|(b, l)| [("batch", b), ("length", l)]);
+    let bindings = [a, b, c, d].map(|sizes| dims(&sizes));
+    let mut cases = sized(&positions, &options, &bindings, &[(3, &d), (0, &a), (1, &b)]);
+    let [long, wide] = [[("batch", 1), ("length", 5), ("past", 20)], [("batch", 2), ("length", 1), ("past", 3)]];
+    // one dimension has one size, and is no parameter
+    let of_decoder = [dims(&long), dims(&wide)];
+    cases.extend(sized(&decoder(), &options, &of_decoder, &[(0, &long), (1, &wide)]));
+    cases
+}
+
+/// Modules of one and of several capacities, and of sizes beside capacities.
+fn capacities(target: &Target) -> Vec<Case> {
+    let growing = Options { target: Some(target.clone()), growing: vec!["past".into()], ..Options::default() };
+    let one = Options { dims: dims(&[("past", 16)]), ..growing.clone() };
+    let mut cases = sized(&decoder(), &one, &[dims(&[])], &[(0, &[("past", 0)]), (0, &[("past", 15)])]);
+    let bindings =
+        [dims(&[("batch", 1), ("past", 8)]), dims(&[("batch", 1), ("past", 32)]), dims(&[("batch", 2), ("past", 8)])];
+    let [small, middle, large, wide] = [(1, 7), (1, 8), (1, 31), (2, 5)].map(|(b, p)| [("batch", b), ("past", p)]);
+    let choices: [(usize, &[(&str, i64)]); 4] = [(0, &small), (1, &middle), (1, &large), (2, &wide)];
+    cases.extend(sized(&decoder(), &growing, &bindings, &choices));
+    cases
+}
+
+/// The outputs of the session that chooses a binding by itself, as the arrays of C programs.
 fn session_outputs(case: &Case) -> Vec<Tensor> {
-    let names = case.module.inputs().iter().map(|spec| spec.name.as_str());
-    let inputs: Vec<(&str, &Tensor)> = names.zip(&case.inputs).collect();
-    Session::new(case.module.clone(), 1).unwrap().run(&inputs).unwrap()
+    let counted = case.module.bounds().map(|bounds| &bounds.input);
+    let names = case.module.inputs().iter().map(|spec| &spec.name).filter(|name| Some(*name) != counted);
+    let inputs: Vec<(&str, &Tensor)> = names.map(String::as_str).zip(&case.inputs).collect();
+    let outputs = Session::new(case.module.clone(), 1).unwrap().run(&inputs).unwrap();
+    let specs = case.bound().outputs().iter().map(|output| &output.tensor);
+    specs.zip(&outputs).map(|(spec, output)| resized(&output.view(), &spec.shape)).collect()
 }
 
 #[test]
@@ -168,8 +240,9 @@ fn programs_in_c_give_the_bits_of_the_library() {
 fn emulated_programs_give_the_bits_of_the_emulated_library() {
     let Some(toolchain) = Toolchain::emulated() else { return };
     let target = Target::by_name("aarch64-neon").unwrap();
-    let cases = cases(&target);
+    let cases: Vec<Case> = cases(&target).into_iter().chain(capacities(&target)).collect();
     let Some(expected) = toolchain.library_outputs(&cases) else { return };
+    assert!(toolchain.has_runtime());
     for (case, (found, expected)) in
         cases.iter().zip(build_and_run(&toolchain, &cases, false).into_iter().zip(expected))
     {
@@ -191,6 +264,61 @@ fn opaque_functions_come_from_the_static_runtime() {
     }
     for (case, found) in cases.iter().zip(build_and_run(&toolchain, &cases, false)) {
         assert!(bits(&session_outputs(case)) == found, "{}", case.name);
+    }
+}
+
+#[test]
+fn dimensions_that_grow_are_parameters() {
+    let Some(toolchain) = Toolchain::host().filter(|toolchain| toolchain.has_runtime()) else { return };
+    for target in host_targets() {
+        let cases = capacities(&target);
+        assert!(cases.iter().all(|case| case.bound().bounds().is_some()));
+        for (case, found) in cases.iter().zip(build_and_run(&toolchain, &cases, false)) {
+            assert!(bits(&session_outputs(case)) == found, "{} on {}", case.name, target.name);
+        }
+    }
+}
+
+#[test]
+fn sizes_of_no_binding_are_refused_by_name() {
+    let Some(toolchain) = Toolchain::host() else { return };
+    let target = Target::host().unwrap();
+    let options = Options { target: Some(target.clone()), ..Options::default() };
+    let positions = Model::load(root().join("tests/fixtures/operators/dynamic_sequence_positions.onnx")).unwrap();
+    let bindings = [[("batch", 3), ("length", 7)], [("batch", 4), ("length", 9)]].map(|sizes| dims(&sizes));
+    let refused = |mut case: Case, sizes: &[i64], words: &str| {
+        case.sizes = sizes.to_vec();
+        let text = toolchain.failure(&Folder::new("sizes"), &case);
+        assert!(text.contains(words), "{sizes:?}: {text}");
+    };
+    let case = || sized(&positions, &options, &bindings, &[(0, &[("batch", 3), ("length", 7)])]).remove(0);
+    refused(case(), &[5, 7], "dimension `batch` is not among those of the object: 3, 4");
+    refused(case(), &[3, i64::MAX], "dimension `length` is not among those of the object: 7, 9");
+    refused(case(), &[-3, -7], "dimension `batch`");
+    refused(case(), &[3, 9], "has these sizes together; it has batch=3, length=7; batch=4, length=9");
+    if toolchain.has_runtime() {
+        let growing = || capacities(&target).remove(3);
+        assert_eq!(growing().sizes, [1, 8]);
+        refused(growing(), &[1, 32], "dimension `past` is not among those of the object: 0 to 7, 0 to 31");
+        refused(growing(), &[1, -1], "dimension `past`");
+        refused(growing(), &[2, 31], "it has batch=1, past=0 to 7; batch=1, past=0 to 31; batch=2, past=0 to 7");
+    }
+}
+
+#[test]
+fn bindings_share_constants_in_the_object() {
+    let options = Options::default();
+    let bytes = |bindings: &[BTreeMap<String, i64>], weights_apart| {
+        let module = decoder().compile_bindings(&options, bindings).unwrap().0;
+        let files = ObjectFiles::new(&module, &ObjectOptions { weights_apart, ..ObjectOptions::default() }).unwrap();
+        files.weights.map_or(files.object.len(), |weights| weights.len())
+            - module.bindings().map(|m| m.code().len()).sum::<usize>() * usize::from(!weights_apart)
+    };
+    let all: Vec<_> = [3, 5, 20, 40].iter().map(|past| dims(&[("past", *past)])).collect();
+    let one = decoder().compile_bindings(&options, &all[..1]).unwrap().0.weights().len() as usize;
+    for weights_apart in [false, true] {
+        let (alone, together) = (bytes(&all[..1], weights_apart), bytes(&all, weights_apart));
+        assert!(alone >= one && together < alone + one, "{alone} and {together}, of {one} bytes of weights");
     }
 }
 
@@ -220,19 +348,6 @@ fn the_same_module_gives_the_same_files() {
 #[test]
 fn what_an_object_cannot_hold_is_refused_by_name() {
     let load = |name: &str| Model::load(root().join(format!("tests/fixtures/operators/{name}.onnx"))).unwrap();
-    let refused = |module: &Module, words: &[&str]| {
-        let error = ObjectFiles::new(module, &ObjectOptions::default()).unwrap_err();
-        let text = error.to_string();
-        assert!(matches!(error, Error::Unsupported(_)) && words.iter().all(|word| text.contains(word)), "{text}");
-    };
-    let sizes = [3, 4].map(|batch| BTreeMap::from([("batch".to_string(), batch), ("length".to_string(), 7)]));
-    let (several, _) = load("dynamic_sequence_positions").compile_bindings(&Options::default(), &sizes).unwrap();
-    refused(&several, &["batch=3, length=7; batch=4, length=7", "one size of each dimension"]);
-    let decoder = Model::load(root().join("tests/fixtures/models/decoder.onnx")).unwrap();
-    let mut dims: BTreeMap<String, i64> = decoder.symbols().into_iter().map(|symbol| (symbol, 1)).collect();
-    dims.insert("past".into(), 32);
-    let options = Options { growing: vec!["past".into()], dims, ..Options::default() };
-    refused(&decoder.compile_module(&options).unwrap().0, &["`past` grows at run time"]);
     let module = load("matmul_bias_relu").compile_module(&Options::default()).unwrap().0;
     for name in ["a/b", "a\"b", "a\nb"] {
         let error = ObjectFiles::new(&module, &ObjectOptions { name: name.into(), ..ObjectOptions::default() });

@@ -41,21 +41,23 @@ impl Arguments {
         }
         self.check_output()?;
         let (module, reports) = inputs::compile_bindings(&self.model, &self.inputs, self.cache.options(), progress)?;
-        if self.emit != Emit::Module {
-            let name = match inputs::is_program(&self.model)? {
-                true => module.name().to_string(),
-                false => self.model.model.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-            };
-            progress.stage(format!("writing {}", self.output.display()));
-            let written = self.linkage.write(&module, &name, &self.output, self.emit)?;
-            return Ok(reports.iter().map(|report| summary(&written, "", report)).collect());
-        }
         progress.stage(format!("writing {}", self.output.display()));
-        module.save(&self.output)?;
-        let path = self.output.display().to_string();
+        let written = match self.emit {
+            Emit::Module => {
+                module.save(&self.output)?;
+                self.output.display().to_string()
+            }
+            _ => {
+                let name = match inputs::is_program(&self.model)? {
+                    true => module.name().to_string(),
+                    false => self.model.model.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+                };
+                self.linkage.write(&module, &name, &self.output, self.emit)?
+            }
+        };
         let line = |(module, report): (&Module, &Report)| {
             let dims: Vec<String> = module.dims().iter().map(|(name, size)| format!(" {name}={size}")).collect();
-            summary(&path, &if reports.len() > 1 { dims.concat() } else { String::new() }, report)
+            summary(&written, &if reports.len() > 1 { dims.concat() } else { String::new() }, report)
         };
         Ok(module.bindings().zip(&reports).map(line).collect())
     }

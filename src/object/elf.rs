@@ -30,28 +30,32 @@ pub fn object(module: &Module, signature: &Signature) -> Result<Vec<u8>> {
     let mut object = Object::new(BinaryFormat::Elf, architecture, Endianness::Little);
     object.add_file_symbol(signature.name.clone().into_bytes());
     let text = object.section_id(StandardSection::Text);
-    object.append_section_data(text, module.code(), CODE_ALIGNMENT);
     let mut frames = unwind::Frames::new(isa);
-    for (kernel, symbols) in module.kernels().iter().zip(&signature.symbols) {
-        for (phase, symbol) in kernel.phases.iter().zip(symbols) {
-            let code = usize::try_from(phase.offset).ok().zip(usize::try_from(phase.offset + phase.bytes).ok());
-            let Some(code) = code.and_then(|(start, end)| module.code().get(start..end)) else {
-                return Err(Error::Internal(format!("the code of `{}` lies outside of the module", kernel.name)));
-            };
-            add_symbol(&mut object, symbol, SymbolKind::Text, text, phase.offset, phase.bytes);
-            frames.add(code, phase.offset).map_err(|e| e.context(&format!("kernel `{}`", kernel.name)))?;
+    for (binding, symbols) in module.bindings().zip(&signature.symbols) {
+        let start = object.append_section_data(text, binding.code(), CODE_ALIGNMENT);
+        for (kernel, symbols) in binding.kernels().iter().zip(symbols) {
+            for (phase, symbol) in kernel.phases.iter().zip(symbols) {
+                let code = usize::try_from(phase.offset).ok().zip(usize::try_from(phase.offset + phase.bytes).ok());
+                let Some(code) = code.and_then(|(start, end)| binding.code().get(start..end)) else {
+                    return Err(Error::Internal(format!("the code of `{}` lies outside of the module", kernel.name)));
+                };
+                let at = start + phase.offset;
+                add_symbol(&mut object, symbol, SymbolKind::Text, text, at, phase.bytes);
+                frames.add(code, at).map_err(|e| e.context(&format!("kernel `{}`", kernel.name)))?;
+            }
         }
     }
-    if !module.weights().is_empty() && !signature.weights_apart {
+    let constants = signature.constants.constants();
+    if !constants.is_empty() && !signature.weights_apart {
         let data = object.section_id(StandardSection::ReadOnlyData);
         let mut start = None;
-        for chunk in module.weights().chunks() {
+        for chunk in constants.chunks() {
             let alignment = if start.is_none() { WEIGHTS_ALIGNMENT as u64 } else { 1 };
             let at = object.append_section_data(data, chunk, alignment);
             start.get_or_insert(at);
         }
         let name = format!("{}_weights", signature.name);
-        let (at, bytes) = (start.unwrap_or_default(), module.weights().len());
+        let (at, bytes) = (start.unwrap_or_default(), constants.len());
         add_symbol(&mut object, &name, SymbolKind::Data, data, at, bytes);
     }
     add_frames(&mut object, frames, text)?;

@@ -1,4 +1,4 @@
-//! Names in C: identifiers, comments and string literals made of names that a model's author chose.
+//! Names and numbers in C: identifiers, comments and string literals made of names that a model's author chose.
 
 use std::collections::BTreeSet;
 
@@ -61,6 +61,14 @@ pub fn literal(text: &str) -> String {
         _ => format!("\\{byte:03o}"),
     };
     format!("\"{}\"", text.bytes().map(escape).collect::<String>())
+}
+
+/// A number of 64 bits; the least one has no literal.
+pub fn number(value: i64) -> String {
+    match value {
+        i64::MIN => format!("(-INT64_C({}) - 1)", i64::MAX),
+        _ => format!("INT64_C({value})"),
+    }
 }
 
 #[cfg(test)]

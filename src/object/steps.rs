@@ -1,53 +1,38 @@
 //! The steps of a module as statements of C.
 //!
-//! In: a verified module. Out: the statements, the functions that they call, and the message of each failure by its code. The
-//! statements do what a session does, in its order (`runtime/session.rs`).
+//! In: one binding of a verified module. Out: the statements; the functions that they call and the message of each failure are
+//! added to those of the other bindings. The statements do what a session does, in its order (`runtime/session.rs`).
 
-use crate::object::names::{comment, literal};
-use crate::object::signature::{Signature, c_type};
+use crate::object::helpers::Helpers;
+use crate::object::names::{comment, literal, number};
+use crate::object::signature::{Parameter, Signature, c_type};
 use crate::runtime::DType;
 use crate::runtime::module::{Action, BufferPlace, BufferRef, Carried, MAX_TRIPS, Module, Step};
 use crate::{Error, Result};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// The statements so far.
 pub struct Steps<'m> {
     module: &'m Module,
+    binding: usize,
     signature: &'m Signature,
     pub text: String,
-    /// The message of each code, from code 1 on.
-    pub messages: Vec<String>,
+    helpers: &'m mut Helpers,
     /// The buffers that move with loops, with their number in the state of a run.
-    pub windows: BTreeMap<BufferRef, usize>,
+    windows: BTreeMap<BufferRef, usize>,
     indent: usize,
-    has_parallel: bool,
-    has_opaque: bool,
-    has_comparisons: bool,
-    checked: BTreeSet<&'static str>,
 }
 
 impl<'m> Steps<'m> {
-    /// No statements yet. The first two codes are those of wrong memory.
-    pub fn new(module: &'m Module, signature: &'m Signature) -> Steps<'m> {
+    /// No statements yet; `module` is the binding of this number.
+    pub fn new(module: &'m Module, binding: usize, signature: &'m Signature, helpers: &'m mut Helpers) -> Steps<'m> {
         let moving = module.buffers().iter().enumerate();
         let moving = moving.filter(|(_, buffer)| matches!(buffer.place, BufferPlace::Window { .. }));
-        let messages = vec![
-            "the workspace is null".to_string(),
-            format!("the weights are not the contents of {}.weights of this object", signature.file),
-        ];
-        Steps {
-            module,
-            signature,
-            text: String::new(),
-            messages,
-            windows: moving.enumerate().map(|(n, (buffer, _))| (BufferRef(buffer as u32), n)).collect(),
-            indent: 1,
-            has_parallel: false,
-            has_opaque: false,
-            has_comparisons: signature.weights_apart,
-            checked: BTreeSet::new(),
-        }
+        let windows: BTreeMap<BufferRef, usize> =
+            moving.enumerate().map(|(n, (buffer, _))| (BufferRef(buffer as u32), n)).collect();
+        helpers.windows = helpers.windows.max(windows.len());
+        Steps { module, binding, signature, text: String::new(), helpers, windows, indent: 1 }
     }
 
     /// Adds the checks of inputs, all steps, and the copies of outputs that no step writes in place.
@@ -65,40 +50,18 @@ impl<'m> Steps<'m> {
         Ok(())
     }
 
-    /// Functions that the statements call.
-    pub fn helpers(&self, out: &mut String) {
-        let name = &self.signature.name;
-        if self.has_parallel {
-            out.push_str(&PARALLEL.replace("NAME", name).replace("SCRATCH", &self.signature.scratch_bytes.to_string()));
-        }
-        if self.has_comparisons {
-            out.push_str(&EQUAL.replace("NAME", name));
-        }
-        if self.has_opaque {
-            out.push_str(OPAQUE);
-        }
-        for element in &self.checked {
-            out.push_str(&OUTSIDE.replace("NAME", name).replace("ELEMENT", element));
-        }
-    }
-
     /// Adds a line.
     fn line(&mut self, text: &str) {
         let _ = writeln!(self.text, "{:1$}{text}", "", 4 * self.indent);
-    }
-
-    /// The code of a failure with this message.
-    fn code(&mut self, message: String) -> usize {
-        self.messages.push(message);
-        self.messages.len()
     }
 
     /// Compares the inputs whose values the module was compiled for.
     fn add_values(&mut self) -> Result<()> {
         for (name, value) in self.module.values() {
             let Some(input) = self.module.inputs().iter().position(|spec| spec.name == *name) else { continue };
-            self.has_comparisons = true;
+            self.helpers.has_comparisons = true;
             let code = self
+                .helpers
                 .code(format!("input `{name}` decides shapes and has another value than the module was compiled for"));
             let bytes: Vec<String> = value.data.iter().map(u8::to_string).collect();
             let (array, function) = (self.array(|p| p.input == Some(input))?, &self.signature.name);
@@ -125,9 +88,16 @@ impl<'m> Steps<'m> {
                 self.add_opaque(step, function, attributes, [inputs, outputs])
             }
             Action::Copy { from, to } => {
+                let places = [*from, *to].map(|buffer| self.module.buffers()[buffer.0 as usize].place);
                 let bytes = self.module.buffers()[to.0 as usize].bytes()?;
                 let (from, to) = (self.address(*from)?, self.address(*to)?);
-                self.copy(&to, &from, bytes);
+                match places {
+                    // the caller may give one array for both
+                    [BufferPlace::Input(i), BufferPlace::Output(o)] if self.signature.is_state(i, o) && bytes > 0 => {
+                        self.line(&format!("if ({to} != {from}) memcpy({to}, {from}, {bytes});"));
+                    }
+                    _ => self.copy(&to, &from, bytes),
+                }
                 Ok(())
             }
             Action::CheckIndices { tensor, offset, stride, lower, upper } => {
@@ -162,11 +132,11 @@ impl<'m> Steps<'m> {
         let table = if addresses.is_empty() { "0".into() } else { addresses.join(", ") };
         self.line(&format!("{{ /* {} */", comment(&step.name)));
         self.line(&format!("    void *table[] = {{{table}}};"));
-        for (phase, symbol) in phases.iter().zip(&self.signature.symbols[kernel as usize]) {
+        for (phase, symbol) in phases.iter().zip(&self.signature.symbols[self.binding][kernel as usize]) {
             match phase.parallel {
                 None => self.line(&format!("    {symbol}(table, 0, 1, s->scratch);")),
                 Some(count) => {
-                    self.has_parallel = true;
+                    self.helpers.has_parallel = true;
                     let width = phase.wave.unwrap_or(count).max(1);
                     self.line(&format!("    {}_phase(s, {symbol}, table, {count}, {width});", self.signature.name));
                 }
@@ -183,8 +153,8 @@ impl<'m> Steps<'m> {
         attributes: &[i64],
         operands: [&[BufferRef]; 2],
     ) -> Result<()> {
-        self.has_opaque = true;
-        let code = self.code(format!("step `{}`: the function `{function}` refuses its operands", step.name));
+        self.helpers.has_opaque = true;
+        let code = self.helpers.code(format!("step `{}`: the function `{function}` refuses its operands", step.name));
         let list = |values: &[i64]| match values {
             [] => "0".to_string(),
             _ => values.iter().map(|&value| number(value)).collect::<Vec<_>>().join(", "),
@@ -220,8 +190,8 @@ impl<'m> Steps<'m> {
         // beyond i64 a subscript is negative, and outside
         let element = if buffer.dtype == DType::U64 { c_type(DType::I64) } else { c_type(buffer.dtype) };
         let count = buffer.bytes()? / buffer.dtype.bytes() as u64;
-        let code = self.code(format!("an index in tensor `{}` lies outside of {lower}..={upper}", buffer.name));
-        self.checked.insert(element);
+        let code = self.helpers.code(format!("an index in tensor `{}` lies outside of {lower}..={upper}", buffer.name));
+        self.helpers.checked.insert(element);
         let (first, stride) = (elements.0.min(count), elements.1.clamp(1, count.max(1)));
         let call = format!(
             "{}_outside_{element}({}, {count}, {first}, {stride}, {}, {})",
@@ -272,7 +242,7 @@ impl<'m> Steps<'m> {
         self.indent -= 1;
         self.line("}");
         if let Some(condition) = condition.filter(|_| trips == MAX_TRIPS) {
-            let code = self.code(format!("`{}` does not end after {MAX_TRIPS} times", step.name));
+            let code = self.helpers.code(format!("`{}` does not end after {MAX_TRIPS} times", step.name));
             self.line(&format!("if (*({condition})) return {code};"));
         }
         Ok(())
@@ -288,10 +258,20 @@ impl<'m> Steps<'m> {
     /// The address of a buffer.
     fn address(&self, buffer: BufferRef) -> Result<String> {
         match self.module.buffers()[buffer.0 as usize].place {
+            BufferPlace::Input(i) if self.signature.bindings.counted == Some(i as usize) => {
+                Ok("(unsigned char *)&s->count".into())
+            }
             BufferPlace::Input(i) => self.array(|p| p.input == Some(i as usize)),
             BufferPlace::Output(o) => self.array(|p| p.output == Some(o as usize)),
             BufferPlace::Arena(at) => Ok(format!("s->arena + {at}")),
-            BufferPlace::Weights(at) => Ok(format!("(unsigned char *)(uintptr_t)(s->weights + {at})")),
+            BufferPlace::Weights(at) => {
+                let place = match self.module.buffers()[buffer.0 as usize].bytes()? {
+                    0 => Some(0),
+                    _ => self.signature.constants.offset(self.binding, at),
+                };
+                let place = place.ok_or_else(|| Error::Internal(format!("constant {} has no place", buffer.0)))?;
+                Ok(format!("(unsigned char *)(uintptr_t)(s->weights + {place})"))
+            }
             BufferPlace::Window { .. } => match self.windows.get(&buffer) {
                 Some(window) => Ok(format!("s->window[{window}]")),
                 None => Err(Error::Internal(format!("buffer {} has no window", buffer.0))),
@@ -300,83 +280,9 @@ impl<'m> Steps<'m> {
     }
 
     /// The address of an array of the caller.
-    fn array(&self, is_it: impl Fn(&crate::object::signature::Parameter) -> bool) -> Result<String> {
+    fn array(&self, is_it: impl Fn(&Parameter) -> bool) -> Result<String> {
         let position = self.signature.parameters.iter().position(is_it);
         let array = position.map(|position| format!("s->array[{position}]"));
         array.ok_or_else(|| Error::Internal("a buffer of no parameter".into()))
     }
 }
-
-/// A number of 64 bits; the least one has no literal.
-fn number(value: i64) -> String {
-    match value {
-        i64::MIN => format!("(-INT64_C({}) - 1)", i64::MAX),
-        _ => format!("INT64_C({value})"),
-    }
-}
-
-/// A parallel loop, a wave of independent iterations at a time.
-const PARALLEL: &str = "
-struct NAME_call {
-    NAME_kernel *kernel;
-    void *const *table;
-    int64_t start;
-    unsigned char *scratch;
-};
-
-static void NAME_body(void *context, int64_t first, int64_t last, int thread) {
-    const struct NAME_call *c = (const struct NAME_call *)context;
-    c->kernel(c->table, c->start + first, c->start + last, c->scratch + (size_t)thread * SCRATCH);
-}
-
-static void NAME_phase(const struct NAME_state *s, NAME_kernel *kernel, void *const *table, int64_t count, int64_t width) {
-    for (int64_t start = 0; start < count; start += width) {
-        struct NAME_call call = {kernel, table, start, s->scratch};
-        int64_t iterations = count - start < width ? count - start : width;
-        if (s->parallel)
-            s->parallel->run(s->parallel->state, iterations, NAME_body, &call);
-        else
-            NAME_body(&call, 0, iterations, 0);
-    }
-}
-";
-
-/// Comparison of bytes.
-const EQUAL: &str = "
-static int NAME_equal(const void *a, const void *b, size_t bytes) {
-    const unsigned char *x = (const unsigned char *)a, *y = (const unsigned char *)b;
-    int difference = 0;
-    for (size_t i = 0; i < bytes; i++) difference |= x[i] ^ y[i];
-    return !difference;
-}
-";
-
-/// A check of the subscripts that kernels take from an integer tensor.
-const OUTSIDE: &str = "
-static int NAME_outside_ELEMENT(const unsigned char *data, size_t count, size_t first, size_t stride, int64_t lower,
-                                int64_t upper) {
-    int outside = 0;
-    for (size_t i = first; i < count; i += stride) {
-        ELEMENT element;
-        memcpy(&element, data + i * sizeof element, sizeof element);
-        outside |= ((int64_t)element < lower) | ((int64_t)element > upper);
-    }
-    return outside;
-}
-";
-
-/// The function of libtilewright_runtime.a that runs what has no kernel.
-const OPAQUE: &str = "
-#ifndef TILEWRIGHT_OPAQUE
-#define TILEWRIGHT_OPAQUE
-struct tilewright_view {
-    void *data;
-    const int64_t *shape;
-    uint32_t rank;
-    uint32_t type;
-};
-extern int32_t tilewright_opaque_1(const char *function, const int64_t *attributes, size_t attribute_count,
-                                   const struct tilewright_view *inputs, size_t input_count,
-                                   const struct tilewright_view *outputs, size_t output_count);
-#endif
-";

@@ -20,6 +20,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use format::FORMAT_VERSION;
+#[doc(hidden)]
+pub use layout::Layout;
 pub use weights::{WEIGHTS_ALIGNMENT, WeakWeightRange, WeightRange, Weights};
 
 /// A compiled model. [`Module::save`] writes it to a file, [`Module::load`] reads it; a

@@ -5,13 +5,56 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use tilewright::{Module, ObjectFiles, ObjectOptions, Tensor};
+use tilewright::internal::runtime::bounds::{at_capacity, count_of, resized};
+use tilewright::module::TensorSpec;
+use tilewright::{AsView, Module, ObjectFiles, ObjectOptions, Tensor};
 
-/// A module and inputs for it, in its order.
+/// A module and inputs for one of its bindings, in its order.
 pub struct Case {
     pub name: String,
     pub module: Arc<Module>,
+    /// Number of the binding.
+    pub binding: usize,
+    /// The sizes that choose it, in alphabetical order of the dimensions.
+    pub sizes: Vec<i64>,
+    /// Without the one that holds the count of what grows; of exact sizes.
     pub inputs: Vec<Tensor>,
+}
+
+impl Case {
+    /// A module of one binding.
+    pub fn new(name: String, module: Arc<Module>, inputs: Vec<Tensor>) -> Case {
+        Case { name, module, binding: 0, sizes: vec![], inputs }
+    }
+
+    /// The binding.
+    pub fn bound(&self) -> &Module {
+        self.module.bindings().nth(self.binding).unwrap()
+    }
+
+    /// The input that holds the count.
+    fn counted(&self) -> Option<&str> {
+        self.module.bounds().map(|bounds| bounds.input.as_str())
+    }
+
+    /// The bytes of all inputs of the binding, in its order.
+    fn module_inputs(&self) -> Vec<u8> {
+        let Some(bounds) = self.bound().bounds() else { return bits(&self.inputs).concat() };
+        let specs = self.bound().inputs();
+        let shapes: Vec<(&str, &[i64])> = specs.iter().map(|spec| (&*spec.name, &spec.shape[..])).collect();
+        let given = specs.iter().filter(|spec| spec.name != bounds.input);
+        let views: Vec<_> = given.map(|spec| &*spec.name).zip(self.inputs.iter().map(AsView::view)).collect();
+        let count = count_of(bounds, &shapes, &views).unwrap();
+        let all = at_capacity(bounds, &shapes, &views, count).unwrap();
+        let tensor = |spec: &TensorSpec| all.iter().find(|input| input.0 == spec.name).unwrap().1.data.to_vec();
+        specs.iter().flat_map(tensor).collect()
+    }
+
+    /// The inputs as the arrays that C programs give: what grows at its capacity, with zeros at the end.
+    fn arrays(&self) -> Vec<Tensor> {
+        let specs = self.bound().inputs().iter().filter(|spec| Some(spec.name.as_str()) != self.counted());
+        specs.zip(&self.inputs).map(|(spec, tensor)| resized(&tensor.view(), &spec.shape)).collect()
+    }
 }
 
 /// A folder of a test's own, removed at the end.
@@ -137,6 +180,15 @@ impl Toolchain {
         self.built().join("libtilewright_runtime.a").exists()
     }
 
+    /// Adds the archive of the runtime where a case needs it.
+    fn link_runtime<'c>(&self, compile: &'c mut Command, cases: &[Case]) -> &'c mut Command {
+        let files = |case: &Case| ObjectFiles::new(&case.module, &ObjectOptions::default()).unwrap();
+        if cases.iter().any(|case| !files(case).runtime_functions.is_empty()) {
+            compile.arg(self.built().join("libtilewright_runtime.a")).args(["-lm", "-ldl", "-lpthread"]);
+        }
+        compile
+    }
+
     /// The outputs of the library itself, in a program for this toolchain. `None` where Rust has no library for it.
     pub fn library_outputs(&self, cases: &[Case]) -> Option<Vec<Vec<Vec<u8>>>> {
         let sysroot = finish(Command::new("rustc").current_dir(root()).args(["--print", "sysroot"]));
@@ -149,8 +201,8 @@ impl Toolchain {
         let folder = Folder::new("library");
         let mut names = vec![];
         for (i, case) in cases.iter().enumerate() {
-            case.module.save(folder.0.join(format!("{i}.tw"))).unwrap();
-            std::fs::write(folder.0.join(format!("{i}.in")), bits(&case.inputs).concat()).unwrap();
+            case.bound().save(folder.0.join(format!("{i}.tw"))).unwrap();
+            std::fs::write(folder.0.join(format!("{i}.in")), case.module_inputs()).unwrap();
             names.push(i.to_string());
         }
         let program = self.built().join("examples/run_module");
@@ -160,7 +212,7 @@ impl Toolchain {
             cases
                 .iter()
                 .enumerate()
-                .map(|(i, case)| read_outputs(&folder, &format!("{i}.out"), &case.module))
+                .map(|(i, case)| read_outputs(&folder, &format!("{i}.out"), case.bound()))
                 .collect(),
         )
     }
@@ -169,8 +221,10 @@ impl Toolchain {
     pub fn failure(&self, folder: &Folder, case: &Case) -> String {
         write_files(folder, case, 0, false);
         std::fs::write(folder.0.join("main.c"), main_text(std::slice::from_ref(case), false)).unwrap();
-        std::fs::write(folder.0.join("0.in"), bits(&case.inputs).concat()).unwrap();
-        finish(self.compile(folder).args(["-o", "main", "main.c", "m0.c", "m0.o"]));
+        std::fs::write(folder.0.join("0.in"), bits(&case.arrays()).concat()).unwrap();
+        let mut compile = self.compile(folder);
+        compile.args(["-o", "main", "main.c", "m0.c", "m0.o"]);
+        finish(self.link_runtime(&mut compile, std::slice::from_ref(case)));
         let output = self.run(folder, "main").output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         String::from_utf8(output.stdout).unwrap()
@@ -181,7 +235,7 @@ impl Toolchain {
     pub fn unwind(&self, folder: &Folder, case: &Case) -> (usize, usize) {
         write_files(folder, case, 0, false);
         std::fs::write(folder.0.join("main.c"), main_text(std::slice::from_ref(case), false)).unwrap();
-        std::fs::write(folder.0.join("0.in"), bits(&case.inputs).concat()).unwrap();
+        std::fs::write(folder.0.join("0.in"), bits(&case.arrays()).concat()).unwrap();
         finish(self.compile(folder).args(["-g", "-DSERIAL", "-o", "main", "main.c", "m0.c", "m0.o"]));
         std::fs::write(folder.0.join("script.py"), SCRIPT).unwrap();
         let mut gdb = Command::new("gdb");
@@ -251,28 +305,23 @@ fn write_files(folder: &Folder, case: &Case, number: usize, weights_apart: bool)
 }
 
 /// The outputs of each case, by one program that runs all of them. Each runs twice: on three threads in a workspace at an odd
-/// address, and by the function without a workspace; both must agree.
+/// address, and by the function without a workspace, in place where outputs may have the arrays of inputs; both must agree.
 pub fn build_and_run(toolchain: &Toolchain, cases: &[Case], weights_apart: bool) -> Vec<Vec<Vec<u8>>> {
     let folder = Folder::new("programs");
     let mut sources = vec!["main.c".to_string()];
     for (i, case) in cases.iter().enumerate() {
         write_files(&folder, case, i, weights_apart);
-        std::fs::write(folder.0.join(format!("{i}.in")), bits(&case.inputs).concat()).unwrap();
+        std::fs::write(folder.0.join(format!("{i}.in")), bits(&case.arrays()).concat()).unwrap();
         sources.extend([format!("m{i}.c"), format!("m{i}.o")]);
     }
     std::fs::write(folder.0.join("main.c"), main_text(cases, weights_apart)).unwrap();
     let mut compile = toolchain.compile(&folder);
     compile.args(["-o", "main"]).args(sources);
-    let opaque =
-        |case: &Case| !ObjectFiles::new(&case.module, &ObjectOptions::default()).unwrap().runtime_functions.is_empty();
-    if cases.iter().any(opaque) {
-        compile.arg(toolchain.built().join("libtilewright_runtime.a")).args(["-lm", "-ldl", "-lpthread"]);
-    }
-    finish(&mut compile);
+    finish(toolchain.link_runtime(&mut compile, cases));
     finish(&mut toolchain.run(&folder, "main"));
     let read = |(i, case): (usize, &Case)| {
         let [threads, plain] =
-            ["threads", "plain"].map(|how| read_outputs(&folder, &format!("{i}.{how}"), &case.module));
+            ["threads", "plain"].map(|how| read_outputs(&folder, &format!("{i}.{how}"), case.bound()));
         assert!(threads == plain, "{}", case.name);
         plain
     };
@@ -293,10 +342,11 @@ fn read_outputs(folder: &Folder, name: &str, module: &Module) -> Vec<Vec<u8>> {
 }
 
 /// For each parameter the input and the output that it is: as docs/linking.md says.
-fn parameters(module: &Module) -> Vec<(Option<usize>, Option<usize>)> {
+fn parameters(case: &Case) -> Vec<(Option<usize>, Option<usize>)> {
+    let module = &case.module;
     let mut list = vec![];
     let mut taken = vec![];
-    for (i, input) in module.inputs().iter().enumerate() {
+    for (i, input) in module.inputs().iter().enumerate().filter(|(_, i)| Some(i.name.as_str()) != case.counted()) {
         let same = |o: &usize| module.outputs()[*o].tensor.name == input.name && module.may_share(i, *o);
         let output = (0..module.outputs().len()).find(same);
         taken.extend(output);
@@ -306,6 +356,20 @@ fn parameters(module: &Module) -> Vec<(Option<usize>, Option<usize>)> {
     list
 }
 
+/// The parameter that each one may share its array with: of an output that of an input, where every binding allows it.
+fn in_place(case: &Case, list: &[(Option<usize>, Option<usize>)]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..list.len()).collect();
+    for (i, parameter) in list.iter().enumerate() {
+        let (Some(input), None) = *parameter else { continue };
+        let may = |o: usize| case.module.bindings().all(|binding| binding.may_share(input, o));
+        let free = |p: &usize| list[*p].0.is_none() && places[*p] == *p && list[*p].1.is_some_and(may);
+        if let Some(p) = (0..list.len()).find(free) {
+            places[p] = i;
+        }
+    }
+    places
+}
+
 /// A program that reads N.in and writes N.threads and N.plain for each case.
 fn main_text(cases: &[Case], weights_apart: bool) -> String {
     let mut text = String::from(include_str!("main.c"));
@@ -313,11 +377,11 @@ fn main_text(cases: &[Case], weights_apart: bool) -> String {
         text += &format!("#include \"m{i}.h\"\n");
     }
     for (i, case) in cases.iter().enumerate() {
-        let list = parameters(&case.module);
-        let apart = weights_apart && !case.module.weights().is_empty();
+        let (list, module) = (parameters(case), case.bound());
+        let apart = weights_apart && case.module.bindings().any(|binding| !binding.weights().is_empty());
         let bytes = |(input, output): &(Option<usize>, Option<usize>)| match (input, output) {
-            (Some(input), _) => case.module.inputs()[*input].bytes().unwrap(),
-            (None, output) => case.module.outputs()[output.unwrap()].tensor.bytes().unwrap(),
+            (Some(input), _) => module.inputs()[*input].bytes().unwrap(),
+            (None, output) => module.outputs()[output.unwrap()].tensor.bytes().unwrap(),
         };
         text += &format!("static void run_{i}(void) {{\n");
         for (p, parameter) in list.iter().enumerate() {
@@ -327,14 +391,21 @@ fn main_text(cases: &[Case], weights_apart: bool) -> String {
         text += &format!("    void *weights = {weights};\n    (void)weights;\n");
         let inputs = list.iter().enumerate().filter(|(_, p)| p.0.is_some());
         let read: String = inputs.map(|(p, parameter)| format!("fill(p{p}, {}, in); ", bytes(parameter))).collect();
-        let written = (0..case.module.outputs().len()).map(|o| {
-            let p = list.iter().position(|parameter| parameter.1 == Some(o)).unwrap();
-            format!("drain(p{p}, {}, out); ", bytes(&list[p]))
+        let places = [(0..list.len()).collect(), in_place(case, &list)];
+        let [written, written_in_place] = [0, 1].map(|how: usize| {
+            let written = (0..module.outputs().len()).map(|o| {
+                let p = list.iter().position(|parameter| parameter.1 == Some(o)).unwrap();
+                format!("drain(p{}, {}, out); ", places[how][p], bytes(&list[p]))
+            });
+            written.collect::<String>()
         });
-        let written: String = written.collect();
-        let mut arguments: Vec<String> = (0..list.len()).map(|p| format!("p{p}")).collect();
-        arguments.extend(apart.then(|| "weights".to_string()));
-        let plain = arguments.join(", ");
+        let [mut arguments, plain] = [0, 1].map(|how: usize| {
+            let mut arguments: Vec<String> = case.sizes.iter().map(i64::to_string).collect();
+            arguments.extend(places[how].iter().map(|p: &usize| format!("p{p}")));
+            arguments.extend(apart.then(|| "weights".to_string()));
+            arguments
+        });
+        let plain = plain.join(", ");
         arguments.extend(["workspace".into(), "&three_threads".into()]);
         let upper = format!("M{i}");
         text += &format!(
@@ -342,7 +413,7 @@ fn main_text(cases: &[Case], weights_apart: bool) -> String {
              char *memory = (char *)exactly({upper}_WORKSPACE_BYTES(3) + 1), *workspace = memory + 1;\n    \
              check(m{i}_run({}), m{i}_message);\n    {written}\n    fclose(in);\n    fclose(out);\n    \
              in = open_file(\"{i}.in\", \"rb\");\n    out = open_file(\"{i}.plain\", \"wb\");\n    {read}\n    m{i}({plain});\n    \
-             {written}\n    fclose(in);\n    fclose(out);\n}}\n",
+             {written_in_place}\n    fclose(in);\n    fclose(out);\n}}\n",
             arguments.join(", ")
         );
     }

@@ -123,8 +123,9 @@ impl Module {
         Ok(bytes)
     }
 
-    /// The constants of all bindings.
-    fn layout(&self) -> Layout {
+    /// The constants of all bindings, those that they share once.
+    #[doc(hidden)]
+    pub fn layout(&self) -> Layout {
         Layout::new(self.bindings().map(Module::weights).collect::<Vec<_>>().into_iter())
     }
 

@@ -16,14 +16,27 @@ pub(super) struct Placed {
 }
 
 /// The constants of a file, and where those of each module are.
-pub(super) struct Layout {
-    pub constants: Weights,
-    pub modules: Vec<Vec<Placed>>,
+#[doc(hidden)]
+pub struct Layout {
+    pub(super) constants: Weights,
+    pub(super) modules: Vec<Vec<Placed>>,
 }
 
 impl Layout {
+    /// The constants of all modules, each once.
+    pub fn constants(&self) -> &Weights {
+        &self.constants
+    }
+
+    /// Where the byte at an offset in the constants of a module lies; `None` where it has no such byte.
+    pub fn offset(&self, module: usize, at: u64) -> Option<u64> {
+        let placed = self.modules.get(module)?;
+        let piece = placed[..placed.partition_point(|piece| piece.at <= at)].last()?;
+        (at - piece.at < piece.bytes).then(|| piece.file + (at - piece.at))
+    }
+
     /// A layout for modules with these constants.
-    pub fn new<'a>(modules: impl Iterator<Item = &'a Weights> + Clone) -> Layout {
+    pub(super) fn new<'a>(modules: impl Iterator<Item = &'a Weights> + Clone) -> Layout {
         // The parts of each memory that some module reads; those that touch are one.
         let mut used: BTreeMap<usize, (&WeightRange, Vec<(usize, usize)>)> = BTreeMap::new();
         let mut order = vec![];

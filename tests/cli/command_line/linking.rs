@@ -1,7 +1,7 @@
 //! `compile --emit`: objects, libraries and the programs in C that are linked with them.
 
 use super::onnx::{FLOAT, bytes, graph, node, tensor};
-use super::{DYNAMIC, Folder, MODEL, fails, root, succeeds, tilewright};
+use super::{Folder, MODEL, fails, root, succeeds, tilewright};
 use std::path::Path;
 use std::process::Command;
 
@@ -92,6 +92,25 @@ fn constants_are_linked_or_mapped() {
 }
 
 #[test]
+fn one_object_holds_several_sizes() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = Folder::new("sizes");
+    let model = "tests/fixtures/operators/dynamic_batch.onnx";
+    let compile =
+        |kind: &str| succeeds(&["compile", model, "--dim", "N=16,4,1", "--emit", kind, "-o", &folder.file("net")]);
+    let text = compile("object");
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines.len() == 3 && lines[1].contains("net.h N=4: 1 kernels"), "{text}");
+    let expected = "16 rows by binding 0\n4 rows by binding 1\n1 rows by binding 2\n1 rows by binding 2\n1 rows by binding 2\n\
+        no binding: the size of dimension `N` is not among those of the object: 16, 4, 1\n";
+    assert_eq!(program(&folder, "several_batches.c", &["net.c", "net.o"]), expected);
+    compile("shared");
+    assert_eq!(program(&folder, "several_batches.c", &["-L.", "-lnet"]), expected);
+}
+
+#[test]
 fn what_cannot_be_linked_is_refused() {
     let folder = Folder::new("refused");
     let object = |arguments: &[&str], words: &[&str]| {
@@ -108,9 +127,6 @@ fn what_cannot_be_linked_is_refused() {
         &["`--weights`", "--emit object"],
     );
     fails(&["compile", "--quiet", MODEL, "-o", &folder.file("m.o")], &["--emit object"]);
-    object(&[DYNAMIC, "--dim", "batch=3,4"], &["one size of each dimension"]);
-    let decoder = "tests/fixtures/models/decoder.onnx";
-    object(&[decoder, "--grow", "past", "--dim", "past=32"], &["`past` grows at run time"]);
     object(&[MODEL, "--runtime", "r.a"], &["no opaque functions"]);
     let parts = folder.file("parts.onnx");
     let (x, y) = (tensor("x", FLOAT, Some(&["4"])), tensor("y", 7, None));
