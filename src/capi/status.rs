@@ -1,5 +1,6 @@
 //! Statuses and messages of failures.
 
+use crate::fork;
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,6 +44,10 @@ impl Failure {
         Failure { status: Status::Limit, message: message.into() }
     }
 
+    pub fn io(message: impl Into<String>) -> Failure {
+        Failure { status: Status::Io, message: message.into() }
+    }
+
     pub fn no_handle(message: impl Into<String>) -> Failure {
         Failure { status: Status::NoHandle, message: message.into() }
     }
@@ -68,7 +73,12 @@ thread_local! {
 
 /// Runs the work of a function; a failure leaves its message, a panic is an internal failure.
 pub fn guard(work: impl FnOnce() -> Result<(), Failure>) -> Status {
-    let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+    let call = || {
+        let _call =
+            fork::enter().ok_or_else(|| Failure::io("the system has no memory for the functions around a fork"))?;
+        work()
+    };
+    let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
         Err(Failure { status: Status::Internal, message: format!("panic: {text}") })

@@ -3,8 +3,8 @@
    Handles are numbers, zero is none. A handle that was freed, or is of another kind, gives TILEWRIGHT_STATUS_NO_HANDLE.
    Every function may be called from any thread at any time, also on one handle; tilewright_last_error is of the calling
    thread. Texts are UTF-8 with a zero byte behind them, and are copied. Buffers are dense and row-major, aligned as their elements
-   are; outputs overlap no other buffer; the library keeps no pointer to them after the call. A child of fork may run the sessions
-   of its parent; one that another thread ran at that moment may not be freed there, and runs on one thread. */
+   are; outputs overlap no other buffer; the library keeps no pointer to them after the call. A child of fork may use the library and
+   its parent's handles: fork waits until the calls of other threads have ended, and calls wait for it. */
 
 
 #ifndef TILEWRIGHT_CAPI_H

@@ -12,6 +12,7 @@ mod check_indices;
 mod error;
 mod executable;
 mod file;
+mod fork;
 mod free_memory;
 mod mapped;
 pub mod module;
@@ -54,5 +55,5 @@ pub mod internal {
             }
         )*};
     }
-    modules!(arena bounds bytes check_indices error executable file mapped npy opaque platform pool refusal session tensor text threads);
+    modules!(arena bounds bytes check_indices error executable file fork mapped npy opaque platform pool refusal session tensor text threads);
 }

@@ -155,6 +155,14 @@ fn wrong_use_is_a_status() {
     }
 }
 
+#[test]
+fn a_forked_process_uses_the_library() {
+    let folder = Folder::new("fork");
+    let Some(program) = folder.build("gcc", &["-std=c99"], "tests/capi/fork.c") else { return };
+    let text = succeeds(folder.run(&program).args([MODEL, &Target::host().unwrap().name]));
+    assert_eq!(text, "0 failures\n");
+}
+
 /// Valgrind knows no AVX-512.
 #[test]
 fn memory_is_used_as_it_may_be() {

@@ -51,6 +51,31 @@ static void *run_until_freed(void *argument) {
     return 0;
 }
 
+/* Loads a module that was cut off, and one in which a byte differs, at many places. */
+static void load_damaged(const char *saved) {
+    static char bytes[1 << 20], path[4096];
+    tilewright_session none = {77};
+    FILE *file = fopen(saved, "rb");
+    size_t length = file ? fread(bytes, 1, sizeof bytes, file) : 0;
+    if (file) fclose(file);
+    if (length < 100 || length == sizeof bytes || snprintf(path, sizeof path, "%s.damaged", saved) >= (int)sizeof path) {
+        failures++;
+        return;
+    }
+    for (size_t i = 0; i < 40; i++) {
+        size_t at = i < 8 ? 8 * i : length * i / 40;
+        for (int whole = 0; whole < 2; whole++) {
+            bytes[at] ^= 0x55;
+            file = fopen(path, "wb");
+            if (!file || fwrite(bytes, 1, whole ? length : at, file) != (whole ? length : at)) failures++;
+            if (file) fclose(file);
+            bytes[at] ^= 0x55;
+            expect(tilewright_load(path, 1, &none), INVALID, path);
+        }
+    }
+    if (none.id != 77) failures++;
+}
+
 int main(int argc, char **argv) {
     tilewright_options options, freed;
     tilewright_session session = {0}, other = {0};
@@ -83,7 +108,14 @@ int main(int argc, char **argv) {
     expect(tilewright_compile_onnx("not a model", 11, options, &session), INVALID, 0);
     expect(tilewright_compile_onnx(0, 5, options, &session), INVALID, "null");
     expect(tilewright_compile_program(argv[1], "p", 0, options, &session), INVALID, ".tile");
+    expect(tilewright_compile("/dev/zero", options, &session), INVALID, "not a regular file");
+    expect(tilewright_compile("/", options, &session), IO, "directory");
     expect(tilewright_load(argv[1], 1, &session), INVALID, 0);
+    expect(tilewright_load("/dev/zero", 1, &session), INVALID, "not a regular file");
+    expect(tilewright_load("/", 1, &session), INVALID, "not a regular file");
+    expect(tilewright_load("", 1, &session), IO, 0);
+    expect(tilewright_load(0, 1, &session), INVALID, "null");
+    if (session.id) failures++;
     expect(tilewright_compile(argv[1], options, &session), OK, 0);
     other.id = options.id;
     expect(tilewright_session_free(other), NO_HANDLE, 0);
@@ -97,6 +129,10 @@ int main(int argc, char **argv) {
     expect(tilewright_input(session, 0, &input), OK, 0);
     expect(tilewright_output(session, 0, &output), OK, 0);
     expect(tilewright_save(session, "no/such/folder/m.tw"), IO, 0);
+    expect(tilewright_save(session, 0), INVALID, "null");
+    expect(tilewright_save(session, "/"), IO, 0);
+    expect(tilewright_input(session, 0, 0), INVALID, "null");
+    expect(tilewright_output(session, 0, (tilewright_tensor *)((char *)&output + 1)), INVALID, "not aligned");
 
     float *x = calloc(1, input.bytes + 64), *y = calloc(1, output.bytes + 64);
     if (!x || !y) return 2;
@@ -130,6 +166,8 @@ int main(int argc, char **argv) {
         failures += jobs[t].wrong;
     }
     expect(tilewright_save(session, argv[3]), OK, 0);
+    load_damaged(argv[3]);
+    expect(tilewright_load(argv[3], 4000000000u, &other), LIMIT, "threads");
     expect(tilewright_load(argv[3], 1, &other), OK, 0);
     tilewright_buffer again = {calloc(1, output.bytes), output.bytes};
     expect(tilewright_run(other, &given, 1, &again, 1), OK, 0);
