@@ -323,6 +323,16 @@ fn bindings_share_constants_in_the_object() {
 }
 
 #[test]
+fn wrong_memory_is_a_code_and_threads_run_at_the_same_time() {
+    let Some(toolchain) = Toolchain::host() else { return };
+    for target in host_targets() {
+        let case = fixture("network_u_net_9", &target).unwrap();
+        let text = toolchain.program(&Folder::new("wrong"), &case, include_str!("objects/wrong_use.c"));
+        assert_eq!(text, "0 failures\n", "{}", target.name);
+    }
+}
+
+#[test]
 fn subscripts_outside_are_a_code_with_a_message() {
     let Some(toolchain) = Toolchain::host() else { return };
     let mut case = fixture("gather_int32_index", &Target::host().unwrap()).unwrap();

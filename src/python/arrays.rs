@@ -150,7 +150,12 @@ fn input_without_buffer(value: &Bound<'_, PyAny>, what: &dyn Fn() -> String, cop
     }
     if !value.is_instance(numpy.ndarray.bind(py))? {
         if value.hasattr(intern!(py, "__dlpack__"))? {
-            return input(&numpy.from_dlpack.bind(py).call1((value,))?, what, copies);
+            let array = numpy.from_dlpack.bind(py).call1((value,)).map_err(|cause| {
+                let error = invalid(py, format!("{}: numpy.from_dlpack refuses it: {}", what(), cause.value(py)));
+                error.set_cause(py, Some(cause));
+                error
+            })?;
+            return input(&array, what, copies);
         }
         let text = format!(
             "{} is a {}: pass a NumPy array, or an object with a buffer or with __dlpack__",

@@ -230,6 +230,14 @@ impl Toolchain {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Runs a program in C on the object of a case, whose constants are apart; returns what it prints.
+    pub fn program(&self, folder: &Folder, case: &Case, source: &str) -> String {
+        write_files(folder, case, 0, true);
+        std::fs::write(folder.0.join("main.c"), source).unwrap();
+        finish(self.compile(folder).args(["-o", "main", "main.c", "m0.c", "m0.o"]));
+        String::from_utf8(finish(&mut self.run(folder, "main"))).unwrap()
+    }
+
     /// Steps through each kernel of a case, in a debugger; returns after how many of its instructions the stack leads to `main`,
     /// and of how many.
     pub fn unwind(&self, folder: &Folder, case: &Case) -> (usize, usize) {

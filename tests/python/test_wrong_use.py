@@ -53,6 +53,28 @@ def test_wrong_inputs(linear, value, message):
     assert model(X).shape == (2, 5)
 
 
+def test_wrong_dlpack_capsules(linear):
+    class Lender:
+        def __init__(self, capsule):
+            self.capsule = capsule
+
+        def __dlpack__(self, **arguments):
+            if isinstance(self.capsule, Exception):
+                raise self.capsule
+            return self.capsule
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+    model = tw.compile(linear[0])
+    once = Lender(X.__dlpack__())
+    assert model(once).shape == (2, 5)
+    for lender, cause in [(once, ValueError), (Lender(5), ValueError), (Lender(RuntimeError("gone")), RuntimeError)]:
+        with pytest.raises(tw.InvalidError, match="input `x`: numpy.from_dlpack refuses it: ") as raised:
+            model(lender)
+        assert isinstance(raised.value.__cause__, cause)
+
+
 def test_wrong_names_and_numbers_of_inputs(two):
     model = tw.compile(two)
     a = np.ones((2, 3), np.float32)
@@ -155,12 +177,18 @@ def test_files_that_are_no_modules(tmp_path, linear):
     tw.compile(linear[0], dims={"batch": 2}).save(path)
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
-    for contents in (b"", b"no module", bytes(data), bytes(data[:100])):
+    cut = [bytes(data[: len(data) * part // 20]) for part in range(20)]
+    for contents in (b"", b"no module", linear[0], bytes(data), bytes(data) * 2, *cut):
         path.write_bytes(contents)
         with pytest.raises(tw.InvalidError):
             tw.load(path)
+    for place in (tmp_path, "/dev/zero"):
+        with pytest.raises(tw.InvalidError, match="not a regular file"):
+            tw.load(place)
     with pytest.raises(tw.FileError):
         tw.load(tmp_path / "nothing.tw")
+    with pytest.raises(tw.FileError):
+        tw.load("a\0b")
     with pytest.raises(tw.FileError):
         tw.compile(linear[0], dims={"batch": 2}).save(tmp_path / "no" / "folder.tw")
 
