@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use tilewright::Limits;
 use tilewright::internal::poly::transform::primitive::KEYWORDS;
+use tilewright::{File, Limits, Model, Options};
 
 /// Holds a page to its text, or writes it.
 fn holds(page: &Path, text: &str) {
@@ -90,9 +90,19 @@ fn folder(page: &Path, text: &str) -> PathBuf {
     folder
 }
 
+/// Compiles the programs of a text with their first sizes; returns how many there are.
+fn compile_all(page: &Path, text: &str) -> usize {
+    let file = File::parse(&page.display().to_string(), text).unwrap_or_else(|e| panic!("{e}"));
+    for program in &file.programs {
+        let model = Model::from_program(file.clone(), Some(&program.name), None).unwrap();
+        model.compile_module(&Options::default()).unwrap_or_else(|e| panic!("{e}"));
+    }
+    file.programs.len()
+}
+
 #[test]
 fn pages_show_what_the_commands_print() {
-    let mut commands = 0;
+    let (mut commands, mut programs) = (0, 0);
     for entry in fs::read_dir(root().join("docs")).unwrap() {
         let page = entry.unwrap().path();
         if page.extension().is_none_or(|e| e != "md") {
@@ -104,12 +114,11 @@ fn pages_show_what_the_commands_print() {
         commands += text.matches("\n$ ").count();
         for file in fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
             if file.extension().is_some_and(|e| e == "tile") {
-                let read = tilewright::File::parse("page", &fs::read_to_string(&file).unwrap());
-                assert!(read.is_ok(), "{}: {}: {}", page.display(), file.display(), read.unwrap_err());
+                programs += compile_all(&page, &fs::read_to_string(&file).unwrap());
             }
         }
     }
-    assert!(commands > 12, "only {commands} commands");
+    assert!(commands > 12 && programs > 2, "only {commands} commands and {programs} programs");
 }
 
 /// The limits of the library by default, as a table.
