@@ -129,18 +129,14 @@ impl Bindings {
         for binding in 0..self.count {
             let _ = writeln!(out, "    if ({}) return {binding};", self.condition(binding));
         }
-        let last = self.dimensions.len() - 1;
+        if let [_] = self.dimensions[..] {
+            return out + &format!("    return -{first};\n}}\n");
+        }
         for (code, dimension) in (first..).zip(&self.dimensions) {
             let takes: Vec<String> = distinct(dimension).iter().map(|size| takes(&dimension.name, size)).collect();
-            match last {
-                0 => _ = writeln!(out, "    return -{code};"),
-                _ => _ = writeln!(out, "    if (!({})) return -{code};", takes.join(" || ")),
-            }
+            let _ = writeln!(out, "    if (!({})) return -{code};", takes.join(" || "));
         }
-        if last > 0 {
-            let _ = writeln!(out, "    return -{};", first + self.dimensions.len());
-        }
-        out + "}\n"
+        out + &format!("    return -{};\n}}\n", first + self.dimensions.len())
     }
 
     /// Is a binding for the sizes?

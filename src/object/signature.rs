@@ -69,6 +69,9 @@ impl Signature {
         let scratch_bytes = if scratch_bytes == 0 { 0 } else { scratch_bytes.next_multiple_of(4096) };
         let arena_bytes = module.bindings().map(Module::arena_bytes).max().unwrap_or_default();
         let mut names = Names::with(&["workspace", "parallel", "weights", "s", "start"]);
+        if module.bindings().count() > 1 || module.bounds().is_some() {
+            names.unique("binding");
+        }
         let bindings = Bindings::new(module, &mut names)?;
         let parameters = parameters(module, &bindings, &mut names);
         Ok(Signature {

@@ -108,6 +108,14 @@ fn one_object_holds_several_sizes() {
     assert_eq!(program(&folder, "several_batches.c", &["net.c", "net.o"]), expected);
     compile("shared");
     assert_eq!(program(&folder, "several_batches.c", &["-L.", "-lnet"]), expected);
+    // names of dimensions are those of parameters, which are no words of the driver
+    let (x, y) = (tensor("x", FLOAT, Some(&["binding", "s", "int"])), tensor("y", FLOAT, None));
+    let file = folder.file("names.onnx");
+    std::fs::write(&file, bytes(graph(vec![x], vec![], vec![node("Relu", &["x"], &["y"])], vec![y]), 17)).unwrap();
+    let sizes = ["--dim", "binding=2,3", "--dim", "s=4,5", "--dim", "int=6,7"];
+    succeeds(&[&["compile", &file, "--emit", "shared", "-o", &folder.file("names")][..], &sizes].concat());
+    let header = std::fs::read_to_string(folder.file("names.h")).unwrap();
+    assert!(header.contains("int names_binding(int64_t binding_2, int64_t int_, int64_t s_2);"), "{header}");
 }
 
 #[test]
