@@ -1,30 +1,71 @@
-//! Reassociation of recurrences: of the operands of a sum, a minimum or a maximum that the statement itself computed in
-//! earlier iterations, the latest comes last.
+//! Reassociation of recurrences: of the operands of a sum, a minimum or a maximum that follow from what the statement itself
+//! computed in earlier iterations, the latest comes last.
 //!
 //! In: a loop program. Out: the same program, where `(A[i][j-1] + A[i+1][j]) + B[i][j]` in loops over i and j is
 //! `(A[i+1][j] + B[i][j]) + A[i][j-1]`: an iteration waits for the one before with its last operation alone (height reduction
-//! of recurrences: Allan et al., "Software Pipelining", 1995). Floats are rounded in that order, by every stage that follows.
+//! of recurrences: Allan et al., "Software Pipelining", 1995). An operand may follow from it through other statements of the
+//! same loops, as `E[i][j]` does where a statement before computes it from `A[i][j-1]`. Floats are rounded in that order, by
+//! every stage that follows.
 //!
-//! Invariant: a sum that reads one element twice keeps its order, so that the compensation of rounding errors, as by Kahan,
-//! stays what it is.
+//! Invariant: a sum of which two operands read the same element keeps its order, so that the compensation of rounding errors,
+//! as by Kahan, stays what it is.
 
 use crate::expr::{Access, Affine, BinaryOp, Expr, Index, UnaryOp};
+use crate::poly::schedule::TimeDimension;
 use crate::poly::scop::Scop;
-use crate::poly::statement::Statement;
+use crate::poly::statement::{Statement, StatementId};
 
 /// Reorders the operands of each statement.
 pub fn reassociate(scop: &Scop) -> Scop {
     let mut out = scop.clone();
-    for s in &mut out.statements {
+    for id in scop.ids() {
+        let s = scop.statement(id);
         if s.body.reads(s.target) && !s.is_scatter() {
-            s.body = s.body.rewrite(&mut |e| match e {
-                Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..) => ordered(s, e, BinaryOp::Add),
-                Expr::Binary(op @ (BinaryOp::Min | BinaryOp::Max), ..) => ordered(s, e, op),
+            let recurrence = recurrence(scop, id);
+            out.statements[id.0 as usize].body = s.body.rewrite(&mut |e| match e {
+                Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..) => ordered(&recurrence, e, BinaryOp::Add),
+                Expr::Binary(op @ (BinaryOp::Min | BinaryOp::Max), ..) => ordered(&recurrence, e, op),
                 e => e,
             });
         }
     }
     out
+}
+
+/// Statements that a value is followed through, at most.
+const MOST_THROUGH: usize = 3;
+
+/// A statement that reads what it wrote in earlier iterations.
+struct Recurrence<'a> {
+    s: &'a Statement,
+    /// The statements of its loops, itself included, in the order of the text.
+    body: Vec<&'a Statement>,
+    /// Its place among them.
+    at: usize,
+}
+
+/// The statements that have the loops of statement `id`, where iterators mean the same, in order; and the place of that one.
+fn recurrence(scop: &Scop, id: StatementId) -> Recurrence<'_> {
+    let path = scop.order.path(id);
+    let loops =
+        |path: &[TimeDimension<'_>]| path.len() - usize::from(matches!(path.last(), Some(TimeDimension::Position(_))));
+    let around = &path[..loops(&path)];
+    let is_alike = |other: StatementId| {
+        let there = scop.order.path(other);
+        let same = |d: &TimeDimension| match d {
+            TimeDimension::Row(row) => row.of(id) == row.of(other),
+            TimeDimension::Position(_) => true,
+        };
+        there[..loops(&there)] == *around && around.iter().all(same)
+    };
+    let position = |other: StatementId| match scop.order.path(other).last() {
+        Some(TimeDimension::Position(position)) => *position,
+        _ => 0,
+    };
+    let mut alike: Vec<StatementId> = scop.ids().filter(|&other| other == id || is_alike(other)).collect();
+    alike.sort_by_key(|&other| position(other));
+    let at = alike.iter().position(|&other| other == id).unwrap_or(0);
+    Recurrence { s: scop.statement(id), body: alike.into_iter().map(|other| scop.statement(other)).collect(), at }
 }
 
 /// An operand of a chain, with its sign.
@@ -34,11 +75,11 @@ struct Term {
 }
 
 /// The chain of `op` at the root of `e` with its operands in order of age, or `e`.
-fn ordered(s: &Statement, e: Expr, op: BinaryOp) -> Expr {
+fn ordered(recurrence: &Recurrence, e: Expr, op: BinaryOp) -> Expr {
     let mut terms = vec![];
     flatten(&e, op, false, &mut terms);
-    let ages: Vec<Age> = terms.iter().map(|t| age(s, &t.value)).collect();
-    if terms.len() < 3 || ages.is_sorted() || reads_twice(&e) {
+    let ages: Vec<Age> = terms.iter().map(|t| recurrence.age(&t.value)).collect();
+    if terms.len() < 3 || ages.is_sorted() || share_elements(terms.iter().map(|t| &t.value)) {
         return e;
     }
     let mut aged: Vec<(Age, Term)> = ages.into_iter().zip(terms).collect();
@@ -73,36 +114,69 @@ fn join(op: BinaryOp, a: Term, b: Term) -> Term {
     }
 }
 
-/// Returns true if some element is read in two places.
-pub(super) fn reads_twice(e: &Expr) -> bool {
-    let mut seen: Vec<&Access> = vec![];
-    let mut twice = false;
-    e.visit_accesses(&mut |a| {
-        twice |= seen.contains(&a);
-        seen.push(a);
-    });
-    twice
+/// Returns true if two of the expressions read the same element.
+pub(super) fn share_elements<'a>(operands: impl IntoIterator<Item = &'a Expr>) -> bool {
+    let mut seen: Vec<Access> = vec![];
+    operands.into_iter().any(|e| {
+        let mut own: Vec<Access> = vec![];
+        e.visit_accesses(&mut |a| own.extend((!own.contains(a)).then(|| a.clone())));
+        let shared = own.iter().any(|a| seen.contains(a));
+        seen.extend(own);
+        shared
+    })
 }
 
-/// When a value was computed, the earliest first: by no iteration of these loops, or so many iterations of each loop ago.
-#[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
+/// When a value was computed, the earliest first: by no iteration of these loops, or so many iterations of each loop ago,
+/// and so many statements on the way, the one that reads it included.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Age {
     Before,
-    Ago(std::cmp::Reverse<Vec<i64>>),
+    Ago(std::cmp::Reverse<Vec<i64>>, usize),
 }
 
-/// The age of the latest value that an expression reads.
-fn age(s: &Statement, e: &Expr) -> Age {
-    let mut latest = Age::Before;
-    e.visit_accesses(&mut |a| {
-        if a.buffer == s.target
-            && let Some(distance) = distance(s, a)
-            && distance.iter().find(|&&d| d != 0).is_some_and(|&d| d > 0)
-        {
-            latest = std::mem::replace(&mut latest, Age::Before).max(Age::Ago(std::cmp::Reverse(distance)));
-        }
-    });
-    latest
+impl Recurrence<'_> {
+    /// The age of the latest value of the recurrence that an expression follows from.
+    fn age(&self, e: &Expr) -> Age {
+        let mut latest = Age::Before;
+        self.follow(e, &vec![0; self.s.iterators.len()], &mut vec![self.at], &mut latest);
+        latest
+    }
+
+    /// Finds the latest value of the recurrence that `e` follows from. The last of the statements in `through` computes `e`,
+    /// so many iterations of each loop `ago`.
+    fn follow(&self, e: &Expr, ago: &[i64], through: &mut Vec<usize>, latest: &mut Age) {
+        let reader = through.last().copied().unwrap_or(self.at);
+        let written = |writer: usize, read: &Access| {
+            let writes = self.body[writer];
+            let between =
+                (read.buffer == writes.target && !writes.is_scatter()).then(|| distance(writes, read)).flatten()?;
+            (is_earlier(&between) || writer < reader && between.iter().all(|&d| d == 0)).then(|| sum(&between, ago))
+        };
+        e.visit_accesses(&mut |a| {
+            if let Some(distance) = written(self.at, a) {
+                *latest = latest.clone().max(Age::Ago(std::cmp::Reverse(distance), through.len()));
+            }
+            for other in 0..self.body.len() {
+                if through.len() <= MOST_THROUGH
+                    && !through.contains(&other)
+                    && let Some(at) = written(other, a)
+                {
+                    through.push(other);
+                    self.follow(&self.body[other].body, &at, through, latest);
+                    through.pop();
+                }
+            }
+        });
+    }
+}
+
+fn sum(a: &[i64], b: &[i64]) -> Vec<i64> {
+    a.iter().zip(b).map(|(a, b)| a + b).collect()
+}
+
+/// Returns true if an iteration that is so many iterations of each loop away runs before.
+fn is_earlier(distance: &[i64]) -> bool {
+    distance.iter().find(|&&d| d != 0).is_some_and(|&d| d > 0)
 }
 
 /// How many iterations of each loop before an iteration another one writes what it reads; 0 for the loops that do not choose
@@ -152,6 +226,11 @@ mod tests {
             ("A[i][j] = B[j] - A[i][j-1] - A[i][j-2]", "((B[j + 2] - A[i + 1][j]) - A[i + 1][j + 1])"),
             ("A[i][j] = A[i][j-1] - B[j] - B[i]", "(A[i + 1][j + 1] - (B[j + 2] + B[i + 1]))"),
             ("A[i][j] = max(max(A[i][j-1], B[i]), B[j])", "max(max(B[i + 1], B[j + 2]), A[i + 1][j + 1])"),
+            // an element twice in one operand
+            (
+                "A[i][j] = A[i][j-1] + B[j] * B[j] - B[i] * B[i]",
+                "(((B[j + 2] * B[j + 2]) - (B[i + 1] * B[i + 1])) + A[i + 1][j + 1])",
+            ),
             // a product of the sum is one of its operands
             (
                 "A[i][j] = (A[i][j-1] + B[i] + B[j]) * B[0] + B[1] + B[2]",
@@ -159,6 +238,47 @@ mod tests {
             ),
         ] {
             assert_eq!(body(a, statement), expected, "{statement}");
+        }
+    }
+
+    /// The body of the last statement of two loops that read and write three arrays.
+    fn last_body(statements: &str) -> String {
+        let text = format!(
+            "loop t(N = 9) {{\nf32 A[N+1][N+1]\nf32 E[N+1][N+1]\nf32 F[N+1][N+1]\nf32 B[N+1]\nfor i in 1..N for j in 1..N {{\n{statements}\n}}}}"
+        );
+        let file = language::parse("t", &text).unwrap();
+        let lowered = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap();
+        let scop = lowered.normal().unwrap().to_string();
+        let bodies = scop.lines().take_while(|line| line.trim() != "order").filter_map(|line| line.split_once(" = "));
+        bodies.last().unwrap().1.trim_end_matches(';').to_string()
+    }
+
+    #[test]
+    fn operands_that_follow_from_the_recurrence_through_other_statements_come_last() {
+        let before = "E[i][j] = max(E[i][j-1], A[i][j-1] - 2)\nF[i][j] = max(F[i-1][j], A[i-1][j] - 2)";
+        for (statements, expected) in [
+            // of the row above, then of the element before
+            (
+                format!("{before}\nA[i][j] = max(A[i-1][j-1] + B[j], max(E[i][j], F[i][j]))"),
+                "max(max((A[i][j] + B[j + 1]), F[i + 1][j + 1]), E[i + 1][j + 1])",
+            ),
+            // later than the element itself, which takes no other statement
+            (
+                format!("{before}\nA[i][j] = max(E[i][j], max(A[i][j-1] + B[j], B[i]))"),
+                "max(max(B[i + 1], (A[i + 1][j] + B[j + 1])), E[i + 1][j + 1])",
+            ),
+            // what no statement before has computed yet is as old as its array
+            (
+                format!("{before}\nA[i][j] = max(E[i][j+1], max(A[i-1][j], B[j]))"),
+                "max(max(E[i + 1][j + 2], B[j + 1]), A[i][j + 1])",
+            ),
+            // through two others
+            (
+                "E[i][j] = A[i][j-1] * 2\nF[i][j] = E[i][j] * 3\nA[i][j] = max(F[i][j], max(A[i-1][j], B[j]))".into(),
+                "max(max(B[j + 1], A[i][j + 1]), F[i + 1][j + 1])",
+            ),
+        ] {
+            assert_eq!(last_body(&statements), expected, "{statements}");
         }
     }
 
@@ -170,6 +290,10 @@ mod tests {
             (
                 "A[i][j] = (A[i][j-1] + B[j]) - A[i][j-1] - B[j]",
                 "(((A[i + 1][j + 1] + B[j + 2]) - A[i + 1][j + 1]) - B[j + 2])",
+            ),
+            (
+                "A[i][j] = (A[i][j-1] + B[j] * B[i]) - A[i][j-1] - B[j] * B[i]",
+                "(((A[i + 1][j + 1] + cast f32((B[j + 2] * B[i + 1]))) - A[i + 1][j + 1]) - cast f32((B[j + 2] * B[i + 1])))",
             ),
             // elements that later iterations write, and another tensor's
             ("A[i][j] = A[i][j+1] + B[i] + A[i+1][j-1]", "((A[i + 1][j + 3] + B[i + 1]) + A[i + 2][j + 1])"),

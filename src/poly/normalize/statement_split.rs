@@ -7,11 +7,11 @@
 //! constant are distributed over it.
 //!
 //! Invariants: what is computed before reads no element that an earlier iteration of the innermost loop writes; an element
-//! that it reads and the recurrence overwrites belongs to a later iteration or to its own. A body that reads one element twice
-//! stays whole, as compensated sums do.
+//! that it reads and the recurrence overwrites belongs to a later iteration or to its own. A body of which two summands read the
+//! same element stays whole, as compensated sums do.
 
 use crate::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, UnaryOp, Var};
-use crate::poly::normalize::reassociate::{distance, reads_twice};
+use crate::poly::normalize::reassociate::{distance, share_elements};
 use crate::poly::schedule::{Band, Node, Row};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, Statement, StatementId, TensorDecl};
@@ -120,8 +120,12 @@ fn parts(scop: &Scop, id: StatementId, v: Var) -> Option<(Expr, Vec<Term>)> {
     let is_float = dtype.is_float() && s.body.dtype(&|b| scop.tensor(b).dtype) == dtype;
     // a loop that does not choose the element overwrites it in each iteration: then every read of it waits
     let chooses = s.write.iter().any(|w| w.uses(v));
-    if s.reduce.is_some() || s.is_scatter() || !is_float || !chooses || !s.body.reads(s.target) || reads_twice(&s.body)
-    {
+    if s.reduce.is_some() || s.is_scatter() || !is_float || !chooses || !s.body.reads(s.target) {
+        return None;
+    }
+    let mut summands = vec![];
+    flatten(&s.body, &mut summands);
+    if share_elements(summands) {
         return None;
     }
     let split = Splitter { s, v };
@@ -138,6 +142,16 @@ fn parts(scop: &Scop, id: StatementId, v: Var) -> Option<(Expr, Vec<Term>)> {
     }
     let rest = if rest.negative { Expr::unary(UnaryOp::Neg, rest.value) } else { rest.value };
     Some((rest, waiting))
+}
+
+/// Adds the summands of `e`, of sums times constants as well.
+fn flatten<'a>(e: &'a Expr, out: &mut Vec<&'a Expr>) {
+    match e {
+        Expr::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) => [a, b].iter().for_each(|e| flatten(e, out)),
+        Expr::Binary(BinaryOp::Mul, a, b) if matches!(**a, Expr::Const(_)) => flatten(b, out),
+        Expr::Binary(BinaryOp::Mul, a, b) if matches!(**b, Expr::Const(_)) => flatten(a, out),
+        e => out.push(e),
+    }
 }
 
 struct Splitter<'a> {
@@ -254,6 +268,14 @@ mod tests {
                     "((A_before[j] - (f64(0.5) * A[i + 1][j])) + (f64(0.25) * A[i + 1][j + 1]))",
                 ],
             ),
+            // an element twice in one summand
+            (
+                "A[i][j] = A[i][j-1] + B[i][j] * B[i][j] - B[j][i] * B[j][i]",
+                [
+                    "((B[i + 1][j + 2] * B[i + 1][j + 2]) - (B[j + 2][i + 1] * B[j + 2][i + 1]))",
+                    "(A_before[j] + A[i + 1][j + 1])",
+                ],
+            ),
             // what is no sum waits as a whole
             (
                 "A[i][j] = max(A[i][j-1], B[i][j]) + B[i][j-1] * B[j][i] + B[j][j]",
@@ -287,6 +309,7 @@ mod tests {
             "for i in 1..N for j in 1..N A[i][1] = 0.5 * A[i][1] + B[i][j] * B[j][i] + A[N-i][1]",
             // an element twice: compensated sums
             "for i in 1..N for j in 1..N A[i][j] = (A[i][j-1] + B[i][j] * B[j][i]) - A[i][j-1] - B[i][j] * B[j][i]",
+            "for i in 1..N for j in 1..N A[i][j] = 0.5 * ((A[i][j-1] + B[i][j] * B[j][i]) - A[i][j-1] - B[i][j] * B[j][i])",
             // not alone in its loop
             "for i in 1..N for j in 1..N { A[i][j] = A[i][j-1] + B[i][j] * B[j][i]  A[j][i] = 1 }",
         ] {
