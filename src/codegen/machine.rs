@@ -117,6 +117,8 @@ machine! {
     // ---- execution
     fma_per_cycle usize = 2;
         "per cycle", "Vector FMA instructions started", "Probe of outer products; NEON unmeasured";
+    scalar_per_cycle f64 = 2.7, 2.0, 2.0;
+        "per cycle", "Operations on single elements started", "Measured by mixes of additions, products and comparisons on AVX-512, where vectors of 64 bytes have one port less; others unmeasured";
     fma_latency usize = 4;
         "cycles", "From the start of an FMA until its result can be used", "Probe of chains on AVX-512; others unmeasured";
     add_latency f64 = 2.9, 3.0, 2.0;
@@ -129,6 +131,8 @@ machine! {
         "cycles", "A tile of sums from memory and back", "Loop of four loads and stores on AVX-512; others have none";
     tile_shape_cycles f64 = 150.0;
         "cycles", "New shapes for tile registers", "Loop of ldtilecfg on AVX-512; others have none";
+    scalar_add_latency f64 = 1.6, 3.0, 2.0;
+        "cycles", "From the start of an addition of one element until the next one can use it", "Measured by chains of additions on AVX-512, whose clock is higher than under vector load; others unmeasured";
     load_latency usize = 5, 5, 4;
         "cycles", "From the start of a vector load until its result can be used", "Unmeasured";
     loads_per_cycle usize = 2;
@@ -145,8 +149,8 @@ machine! {
         "iterations", "Largest fixed number of iterations of an innermost loop whose end is predicted", "Unmeasured; sums over windows of 3 and 5 pixels are predicted on Zen 3";
     short_loop_cycles f64 = 2.0;
         "cycles", "Start and end of an innermost loop whose end is predicted", "Unmeasured";
-    bound_cycles f64 = 1.0;
-        "cycles", "One term or comparison of the bounds of a loop, each time that it starts", "Unmeasured";
+    bound_cycles f64 = 3.0, 1.0, 1.0;
+        "cycles", "One term or comparison of the bounds of a loop, each time that it starts", "Measured by edit distances in skewed tiles on AVX-512; others unmeasured";
     chain_cycles f64 = 6.0;
         "cycles", "Latency of one point that depends on the point before", "Unmeasured";
     kept_iterations i64 = 2;

@@ -28,8 +28,12 @@ use crate::runtime::Result;
 /// Share of the default's predicted time that another candidate may take at most. Unmeasured.
 pub const GAIN: f64 = 0.9;
 
-/// Predicted time on one thread of a candidate for threads, at most, over that of the best of the others. Unmeasured.
+/// Predicted time on one thread of a candidate for threads, at most, over that of the best of the others, where that one takes
+/// [`LONG`]; nothing more where it is shorter. Unmeasured.
 const MOST_FOR_WAVES: f64 = 1.15;
+
+/// Predicted time on one thread from which a program gains so much by threads that one thread may pay for it, in ns. Unmeasured.
+const LONG: f64 = 10_000_000.0;
 
 /// Shortest predicted time of the default beside which waves are a candidate, in ns: each wave ends with a barrier. Unmeasured.
 const LEAST_FOR_WAVES: f64 = 200_000.0;
@@ -105,7 +109,8 @@ pub fn plan_among(
         // what one thread pays for waves
         let mut others: Vec<&Candidate> = found.iter().filter(|c| !c.style.waves).collect();
         others.sort_by(|a, b| a.cost.nanoseconds().total_cmp(&b.cost.nanoseconds()));
-        let most = MOST_FOR_WAVES * others.iter().find(proven).unwrap_or(&first).cost.nanoseconds();
+        let other = others.iter().find(proven).unwrap_or(&first).cost.nanoseconds();
+        let most = if other >= LONG { MOST_FOR_WAVES * other } else { other };
         let long = first.cost.nanoseconds() >= LEAST_FOR_WAVES;
         better.retain(|c| !c.style.waves || long && c.cost.nanoseconds() <= most);
     }

@@ -40,6 +40,25 @@ struct Edge {
     latency: f64,
 }
 
+/// Cycles from a value until a result that follows from it.
+#[derive(Clone, Copy)]
+struct Latency {
+    cycles: f64,
+    /// Cycles where nothing but sums of single elements lies between.
+    sums: Option<f64>,
+}
+
+impl Latency {
+    /// After another operation, which is no sum.
+    fn and(self, cycles: f64) -> Latency {
+        Latency { cycles: self.cycles + cycles, sums: None }
+    }
+
+    fn total(self) -> f64 {
+        self.sums.unwrap_or(self.cycles)
+    }
+}
+
 struct Chains<'a> {
     nest: &'a LoopNest,
     target: &'a Target,
@@ -52,7 +71,16 @@ impl Chains<'_> {
         let store = &self.block[sink];
         let mut edges = vec![];
         let integers = self.nest.buffer(store.buffer).dtype.is_integer();
-        let own = store.reduce.map_or(0.0, |op| self.latency(op, integers));
+        let start = Latency { cycles: 0.0, sums: self.scalar(store).then_some(0.0) };
+        let start = match store.reduce {
+            // a product that is added is part of the sum
+            Some(BinaryOp::Add) if !integers && matches!(store.value, Expr::Binary(BinaryOp::Mul, ..)) => {
+                start.and(self.target.machine.fma_latency as f64)
+            }
+            Some(op) => self.after(start, op, integers),
+            None => start,
+        };
+        let own = start.total();
         if store.reduce.is_some() {
             let place = address_of(self.nest, store.buffer, store.index);
             match place {
@@ -69,7 +97,7 @@ impl Chains<'_> {
                 }),
             }
         }
-        self.walk(store.value, own, integers, &mut |buffer, index, latency| {
+        self.walk(store.value, start, integers, &mut |buffer, index, latency| {
             for (source, other) in self.block.iter().enumerate().filter(|o| o.1.buffer == buffer) {
                 if let Some((distance, forward)) = self.distance((source, other), sink, buffer, index) {
                     edges.push(Edge { source, sink, distance, latency: latency + forward });
@@ -108,26 +136,41 @@ impl Chains<'_> {
     }
 
     /// Calls `f` on each load of `e`, a value of integers or of floats, with the latency from it until the result.
-    fn walk(&self, e: &Expr, after: f64, integers: bool, f: &mut impl FnMut(BufferId, &[Index], f64)) {
-        let own = match e {
+    fn walk(&self, e: &Expr, after: Latency, integers: bool, f: &mut impl FnMut(BufferId, &[Index], f64)) {
+        let fma = self.target.machine.fma_latency as f64;
+        let product = |e: &Expr| matches!(e, Expr::Binary(BinaryOp::Mul, ..));
+        let sums = matches!(e, Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..)) && !integers;
+        let contracts = sums && e.operands().any(product);
+        let here = match e {
             Expr::Load(a) => {
-                f(a.buffer, &a.index, after);
+                f(a.buffer, &a.index, after.total());
                 return;
             }
             Expr::Const(_) | Expr::Index(_) => return,
-            Expr::Binary(op, ..) => self.latency(*op, integers),
-            Expr::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not, _) => 1.0,
-            Expr::Unary(op, _) => 2.0 * op.cost().cycles,
-            Expr::Select(..) => 1.0 + f64::from(!integers),
-            Expr::Compare(..) if integers => 1.0,
-            Expr::Compare(..) | Expr::Cast(..) | Expr::Bitcast(..) => self.target.machine.fma_latency as f64,
+            Expr::Binary(..) if contracts => after.and(fma),
+            Expr::Binary(op, ..) => self.after(after, *op, integers),
+            Expr::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not, _) => after.and(1.0),
+            Expr::Unary(op, _) => after.and(2.0 * op.cost().cycles),
+            Expr::Select(..) => after.and(1.0 + f64::from(!integers)),
+            Expr::Compare(..) if integers => after.and(1.0),
+            Expr::Compare(..) | Expr::Cast(..) | Expr::Bitcast(..) => after.and(fma),
         };
-        let sums = matches!(e, Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..)) && !integers;
         for operand in e.operands() {
             // contracted: the product is part of the sum
-            let contracted = sums && matches!(operand, Expr::Binary(BinaryOp::Mul, ..));
-            self.walk(operand, if contracted { after } else { after + own }, integers, f);
+            self.walk(operand, if contracts && product(operand) { after } else { here }, integers, f);
         }
+    }
+
+    /// The latency through `op` and what follows it.
+    fn after(&self, after: Latency, op: BinaryOp, integers: bool) -> Latency {
+        let is_sum = matches!(op, BinaryOp::Add | BinaryOp::Sub) && !integers;
+        let sums = after.sums.filter(|_| is_sum).map(|sums| sums + self.target.machine.scalar_add_latency);
+        Latency { cycles: after.cycles + self.latency(op, integers), sums }
+    }
+
+    /// Returns true if no loop over lanes is around a store.
+    fn scalar(&self, store: &Placed) -> bool {
+        store.around.iter().all(|e| e.lanes.is_none())
     }
 
     fn latency(&self, op: BinaryOp, integers: bool) -> f64 {

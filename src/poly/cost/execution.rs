@@ -11,6 +11,7 @@
 use crate::codegen::Target;
 use crate::codegen::instruction::TILE_ROWS;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
+use crate::codegen::select::division::quick_divisor;
 use crate::expr::narrow::{Names, constant_divisor};
 use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, Expr, Index, UnaryOp, Var};
 use crate::poly::cost::block::{Expanded, Placed, address_of, distance_along};
@@ -53,6 +54,9 @@ struct Pricer<'a> {
 
 /// Instructions of a quotient of integers by a constant. Unmeasured.
 const INTEGER_QUOTIENT: f64 = 4.0;
+
+/// Instructions of a quotient of floats by a constant that is no power of two. Counted in the code.
+const FLOAT_QUOTIENT: f64 = 5.0;
 
 /// Work of the ports in a block.
 #[derive(Clone, Copy, Default, Debug)]
@@ -200,7 +204,7 @@ impl<'a> Pricer<'a> {
     }
 
     fn work(&self, block: &[Placed], inner: Option<Var>) -> Work {
-        let mut work = Work::default();
+        let (mut work, machine) = (Work::default(), &self.target.machine);
         let mut seen = Seen { made: HashSet::new(), addresses: self.addresses(block) };
         for store in block {
             let mut one = Work::default();
@@ -213,7 +217,9 @@ impl<'a> Pricer<'a> {
             let factor = store.reduce == Some(BinaryOp::Add) && matches!(store.value, Expr::Binary(BinaryOp::Mul, ..));
             let uses = self.expression(store.value, store, inner, &mut one, &mut seen, factor);
             self.store(store, inner, uses, &mut one, &mut seen);
-            work.arithmetic += store.share * one.arithmetic;
+            let scalar = store.around.iter().all(|e| e.lanes.is_none());
+            let rate = if scalar { machine.scalar_per_cycle } else { machine.fma_per_cycle as f64 };
+            work.arithmetic += store.share * one.arithmetic * machine.fma_per_cycle as f64 / rate;
             work.divisions += store.share * one.divisions;
             work.loads += store.share * one.loads;
             work.stores += store.share * one.stores;
@@ -291,6 +297,10 @@ impl<'a> Pricer<'a> {
             Expr::Const(_) | Expr::Index(_) | Expr::Load(_) => {}
             Expr::Binary(op, _, b) if constant_divisor(*op, b).is_some() => {
                 work.arithmetic += copies * INTEGER_QUOTIENT
+            }
+            Expr::Binary(BinaryOp::Div, _, b) if quick_divisor(b).is_some() => {
+                let is_power = quick_divisor(b).is_some_and(|divisor| divisor.to_bits() << 12 == 0);
+                work.arithmetic += copies * if is_power { 1.0 } else { FLOAT_QUOTIENT };
             }
             Expr::Binary(BinaryOp::Div, ..) | Expr::Unary(UnaryOp::Sqrt, _) => {
                 work.divisions += copies * self.division(e, store);

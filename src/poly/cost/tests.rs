@@ -28,6 +28,25 @@ fn vectors_divide_the_work_of_the_ports() {
 }
 
 #[test]
+fn a_quotient_by_a_constant_takes_no_division() {
+    let of = |divisor: &str| priced(&rows(&format!("vector j in 0..992 {{ Y[i][j] = (X[i][j] / {divisor}); }}"))).ports;
+    let (power, constant, any) = (of("f32(16.0)"), of("f32(3.0)"), of("X[i][0]"));
+    assert!(power < constant && 1.5 * constant < any, "{power} {constant} {any}");
+}
+
+#[test]
+fn single_elements_have_a_port_more_than_vectors() {
+    // as many instructions, of one element and of 16
+    let of = |kind: &str, n: i64| {
+        let sum = (0..8).fold("X[i][j]".to_string(), |sum, k| format!("max({sum}, X[i][j + {k}])"));
+        cycles(priced(&rows(&format!("{kind} j in 0..{n} {{ Y[i][j] = {sum}; }}"))).ports, 999.0 * 62.0)
+    };
+    let machine = Target::avx512().machine;
+    let (scalar, vector) = (of("for", 62), of("vector", 992));
+    assert!(scalar < vector && machine.scalar_per_cycle > machine.fma_per_cycle as f64, "{scalar} {vector}");
+}
+
+#[test]
 fn lanes_in_lines_of_their_own_take_longest() {
     let of = |index: &str| priced(&rows(&format!("vector j in 0..496 {{ Y[i][j] = X{index}; }}"))).ports;
     let (unit, pairs, columns) = (of("[i][j]"), of("[i][2*j]"), of("[j][i]"));
@@ -39,6 +58,11 @@ fn a_recurrence_waits_for_the_latency_of_what_lies_between() {
     let sum = priced(&rows("for j in 0..990 { Y[i][j + 1] = (Y[i][j] + X[i][j]); }"));
     let machine = Target::avx512().machine;
     let each = cycles(sum.ports + sum.chains, 999.0 * 990.0);
+    assert!((each - machine.scalar_add_latency).abs() < 0.2, "{each}");
+    // of vectors
+    let text = rows("vector j in 0..16 { Y[i + 1][j] = (Y[i][j] + X[i][j]); }");
+    let vectors = priced(&text.replace("parallel i", "parallel t in 0..1 { for i").replace("} }", "} } }"));
+    let each = cycles(vectors.ports + vectors.chains, 999.0);
     assert!((each - machine.add_latency).abs() < 0.2, "{each}");
     // over two steps: half of it, which the ports take as well
     let far = priced(&rows("for j in 0..990 { Y[i][j + 2] = (Y[i][j] + X[i][j]); }"));
@@ -76,7 +100,25 @@ fn a_recurrence_goes_through_several_statements() {
            } } }",
     );
     let each = cycles(two.ports + two.chains, 1000.0);
-    assert!((each - 2.0 * Target::avx512().machine.add_latency).abs() < 0.3, "{each}");
+    assert!((each - 2.0 * Target::avx512().machine.scalar_add_latency).abs() < 0.3, "{each}");
+}
+
+#[test]
+fn a_sum_waits_longer_with_another_operation_or_a_product() {
+    let each = |value: &str| {
+        let sum = priced(&rows(&format!("for j in 0..990 {{ Y[i][j + 1] = {value}; }}")));
+        cycles(sum.ports + sum.chains, 999.0 * 990.0)
+    };
+    let machine = Target::avx512().machine;
+    let fma = machine.fma_latency as f64;
+    for (value, expected) in [
+        ("(Y[i][j] + X[i][j])", machine.scalar_add_latency),
+        ("(Y[i][j] + (X[i][j] * X[i][j]))", fma),
+        ("((Y[i][j] * f32(0.5)) + X[i][j])", fma),
+        ("max((Y[i][j] + X[i][j]), X[i][j + 1])", machine.add_latency + fma),
+    ] {
+        assert!((each(value) - expected).abs() < 0.2, "{value}: {} and {expected}", each(value));
+    }
 }
 
 #[test]

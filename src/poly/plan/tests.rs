@@ -212,20 +212,42 @@ fn values(shape: &[i64]) -> Tensor {
 }
 
 #[test]
-fn sweeps_in_place_run_in_waves_of_tiles_where_one_thread_loses_little() {
+fn long_sweeps_in_place_run_in_waves_of_tiles_where_one_thread_loses_little() {
+    let sweeps = |times: i64| {
+        planned(&format!(
+            "loop sweeps(T = {times}, N = 1000) {{ inout f64 A[N][N]
+               for t in 0..T for i in 1..N-1 for j in 1..N-1
+                 A[i][j] = 0.25 * (A[i-1][j] + A[i][j-1] + A[i][j+1] + A[i+1][j]) }}"
+        ))
+    };
+    let (_, tiled, found) = sweeps(15);
+    let waves = found.iter().find(|c| c.order == Order::Ilp && c.style.waves).unwrap();
+    let others = found.iter().filter(|c| !c.style.waves).map(|c| c.cost.nanoseconds()).fold(f64::INFINITY, f64::min);
+    assert!(waves.cost.nanoseconds() > others && waves.tiled.report.phases[0].parallel, "{:?}", waves.tiled.report);
+    assert_eq!(waves.tiled.schedule, tiled.schedule);
+    // a short program does not pay for them
     let (_, tiled, found) = planned(
-        "loop sweeps(T = 20, N = 600) { inout f64 A[N][N]
-           for t in 0..T for i in 1..N-1 for j in 1..N-1
-             A[i][j] = 0.25 * (A[i-1][j] + A[i][j-1] + A[i][j+1] + A[i+1][j]) }",
+        "loop warping(N = 1000) { in f32 x[N], y[N]  inout f32 D[N+1][N+1]
+           for i in 1..N+1 for j in 1..N+1
+             D[i][j] = abs(x[i-1] - y[j-1]) + min(D[i-1][j], min(D[i][j-1], D[i-1][j-1])) }",
     );
     let waves = found.iter().find(|c| c.order == Order::Ilp && c.style.waves).unwrap();
-    assert!(waves.tiled.report.phases[0].parallel, "{:?}", waves.tiled.report);
-    assert_eq!(waves.tiled.schedule, tiled.schedule);
+    let others = found.iter().filter(|c| !c.style.waves).map(|c| c.cost.nanoseconds()).fold(f64::INFINITY, f64::min);
+    let share = waves.cost.nanoseconds() / others;
+    assert!((1.0..MOST_FOR_WAVES).contains(&share) && waves.rank() < GAIN * others, "{share}");
+    assert!(!tiled.report.phases[0].parallel);
     // integers wait so little in the original order that waves would take longer on one thread
     let (_, tiled, found) = planned(
         "loop lcs(N = 1200) { in i32 a[N], b[N]  inout i32 L[N+1][N+1]
            for i in 1..N+1 for j in 1..N+1
              L[i][j] = select(a[i-1] == b[j-1], L[i-1][j-1] + 1, max(L[i-1][j], L[i][j-1])) }",
+    );
+    assert!(found.iter().any(|c| c.style.waves) && !tiled.report.phases[0].parallel);
+    // and so do sums of single elements
+    let (_, tiled, found) = planned(
+        "loop table(M = 500, N = 1000) { in f32 X[M][N]  inout f32 S[M+1][N+1]
+           for i in 1..M+1 for j in 1..N+1
+             S[i][j] = X[i-1][j-1] - S[i-1][j-1] + S[i-1][j] + S[i][j-1] }",
     );
     assert!(found.iter().any(|c| c.style.waves) && !tiled.report.phases[0].parallel);
 }
