@@ -137,7 +137,7 @@ def test_wrong_options(linear, tmp_path):
     for options, error, message in [
         ({"threads": 0}, tw.InvalidError, "at least 1"),
         ({"threads": 1 << 30}, tw.LimitError, "threads"),
-        ({"target": "z80"}, tw.InvalidError, "there is no target `z80`: there are x86-64-avx512"),
+        ({"target": "z80"}, tw.InvalidError, "there is no target `z80`: there are x86-64-amx"),
         ({"dims": {"length": 3}}, tw.InvalidError, "length"),
         ({"dims": {"batch": -1}}, tw.Error, "batch"),
         ({"algorithm": "magic"}, tw.InvalidError, "there is no algorithm `magic`"),
