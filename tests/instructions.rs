@@ -156,6 +156,14 @@ fn the_order_of_a_sum_is_checked() {
         let error = rows[0].check_on_host().unwrap_err().to_string();
         assert!(error.contains("`mine` adds in another order: its sum is `descending`"), "{error}");
     }
+    let row = file.instructions.iter().find(|i| i.name.text == "tdpbf16ps").unwrap().to_string();
+    for order in ["ascending", "descending"] {
+        let rows = parse("user.tile", &row.replace("tdpbf16ps", "mine").replace("apart", order)).unwrap();
+        if rows[0].runs_on_host() {
+            let error = rows[0].check_on_host().unwrap_err().to_string();
+            assert!(error.contains("`mine` adds in another order: its sum is `apart`"), "{error}");
+        }
+    }
 }
 
 #[test]
