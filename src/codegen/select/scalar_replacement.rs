@@ -125,7 +125,9 @@ impl Pass<'_> {
                     let mut inside = facts.clone();
                     inside.enter_loop(l.var, &l.lower, &l.upper, l.step);
                     let innermost = !l.body.iter().any(has_loop);
-                    if l.body.iter().any(|n| matches!(n, Node::Inst(inst) if inst.is_tile())) {
+                    let mut tiles = false;
+                    instructions(&l.body, &mut |inst| tiles |= inst.is_tile());
+                    if tiles && innermost {
                         out.push(Node::Loop(l));
                     } else if !innermost {
                         l.body = self.body(l.body, &mut inside);
