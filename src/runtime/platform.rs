@@ -87,7 +87,9 @@ mod tiles {
             "amx-tile" => 24,
             _ => 25,
         };
-        features() >> bit & 1 == 1 && permitted()
+        static FEATURES: OnceLock<u32> = OnceLock::new();
+        let granted = || if features() >> 24 & 1 == 1 && permitted() { features() } else { 0 };
+        FEATURES.get_or_init(granted) >> bit & 1 == 1
     }
 
     /// EDX of leaf 7 of `cpuid`.
@@ -100,14 +102,13 @@ mod tiles {
         }
     }
 
-    /// Asks the system once for the state of tile registers; Linux gives it to all threads of the process.
+    /// Asks the system for the state of tile registers; Linux gives it to all threads of the process.
     #[cfg(target_os = "linux")]
     fn permitted() -> bool {
         const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
         const TILE_DATA: libc::c_long = 18;
-        static PERMITTED: OnceLock<bool> = OnceLock::new();
         // SAFETY: the call takes two numbers and touches no memory of the process.
-        *PERMITTED.get_or_init(|| unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0 })
+        unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0 }
     }
 
     #[cfg(not(target_os = "linux"))]
