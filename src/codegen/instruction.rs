@@ -12,6 +12,7 @@ mod evaluate;
 mod native;
 mod unify;
 
+use crate::expr::interval::ceil_div;
 use crate::expr::{BinaryOp, Expr, Var};
 use crate::runtime::{DType, Features};
 use serde::{Deserialize, Serialize};
@@ -171,6 +172,14 @@ pub const TILE_ROWS: usize = 16;
 pub const TILE_ROW_BYTES: usize = 64;
 /// Tile registers.
 pub const TILES: usize = 8;
+
+/// `extent` rows or columns in tiles of at most `most`: the points of a tile and how many tiles have them. All have as many where
+/// they can; otherwise a smaller one is the last.
+pub fn tile_extents(extent: i64, most: i64) -> impl std::iter::Iterator<Item = (i64, i64)> {
+    let count = ceil_div(extent, most);
+    let size = if extent % count == 0 { extent / count } else { most };
+    [(size, extent / size), (extent % size, 1)].into_iter().filter(|tiles| tiles.0 > 0)
+}
 
 impl TensorInstruction {
     /// The iterators that are summed over, outermost first: those that the accumulator lacks and the term uses. An iterator that

@@ -31,7 +31,7 @@ impl Pass {
     /// Registers of operands: of A, and the first of B.
     pub fn operands(&self) -> [Tile; 2] {
         let sums = self.sums() as u8;
-        match self.left > 0 && self.now == self.left && self.steps != self.left {
+        match self.left > 0 && self.now == self.left {
             true => [Tile(sums + 2), Tile(sums + 3)],
             false => [Tile(sums), Tile(sums + 1)],
         }

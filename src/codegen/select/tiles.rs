@@ -7,13 +7,13 @@
 //! 16, the rest has loops and shapes of its own, so that all tiles of one pass have the same shape; the rest of the innermost
 //! loop has registers of its own. Nothing outside of the operands is read.
 
-use crate::codegen::instruction::{TILE_ROW_BYTES, TILE_ROWS, TILES, TensorInstruction};
+use crate::codegen::instruction::{TILE_ROW_BYTES, TILE_ROWS, TILES, TensorInstruction, tile_extents};
 use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::codegen::select::expansion_cost::constant_range;
 use crate::codegen::select::state::{Address, LANE, LocalMode, Selected, Selector, Stop};
 use crate::codegen::select::tile_pass::Pass;
 use crate::codegen::select::tree::Node;
-use crate::codegen::vcode::{Function, Inst, Shapes, Tile};
+use crate::codegen::vcode::{Addr, Function, Inst, Shapes, Tile};
 use crate::expr::interval::ceil_div;
 use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, Expr, Index, Var};
 
@@ -37,13 +37,15 @@ struct Block<'a> {
     value: &'a Expr,
 }
 
-/// The starts of the tiles of `extent` points, of `most` points each, and their points: all have as many where they can.
+/// The tiles of `extent` points, of `most` points at most: the points of a tile, and the starts of those that have so many.
 fn parts(extent: i64, most: i64) -> Vec<(i64, Vec<i64>)> {
-    let count = ceil_div(extent, most);
-    let size = if extent % count == 0 { extent / count } else { most };
-    let whole = (0..extent / size).map(|n| n * size).collect();
-    let rest = (extent % size > 0).then(|| (extent % size, vec![extent / size * size]));
-    std::iter::once((size, whole)).chain(rest).collect()
+    let mut first = 0;
+    let starts = |(size, count): (i64, i64)| {
+        let starts = (0..count).map(|n| first + n * size).collect();
+        first += size * count;
+        (size, starts)
+    };
+    tile_extents(extent, most).map(starts).collect()
 }
 
 /// The block that a statement is.
@@ -79,7 +81,7 @@ fn block<'a>(rows: &'a [TensorInstruction], stmt: &'a Stmt) -> Option<Block<'a>>
 }
 
 /// The block inside of serial loops and conditions, where its sums do not depend on these loops; the iterations of the
-/// innermost of them, if they are known, and its variable.
+/// innermost of them, 1 where they are not known.
 fn region<'a>(rows: &'a [TensorInstruction], stmt: &'a Stmt) -> Option<(Block<'a>, i64)> {
     let (mut around, mut at, mut steps) = (vec![], stmt, 1);
     loop {
@@ -185,12 +187,7 @@ impl Selector<'_> {
     }
 
     /// An instruction for each tile of sums.
-    fn sums(
-        &mut self,
-        block: &Block,
-        pass: &Pass,
-        inst: &mut dyn FnMut(Tile, crate::codegen::vcode::Addr, i64) -> Inst,
-    ) -> Selected<()> {
+    fn sums(&mut self, block: &Block, pass: &Pass, inst: &mut dyn FnMut(Tile, Addr, i64) -> Inst) -> Selected<()> {
         let stride = self.stride(block.buffer, block.index, block.rows)?;
         let unit = self.stride(block.buffer, block.index, block.columns)?;
         let size = self.nest.buffer(block.buffer).dtype.bytes() as i64;
@@ -221,7 +218,7 @@ impl Selector<'_> {
         self.env[block.terms.0 as usize] = Affine::constant(0);
     }
 
-    fn tile_address(&mut self, at: &Address) -> Selected<crate::codegen::vcode::Addr> {
+    fn tile_address(&mut self, at: &Address) -> Selected<Addr> {
         if !at.gather.is_empty() || at.linear.uses(LANE) {
             return self.internal("a tile at subscripts from data");
         }

@@ -5,7 +5,7 @@
 //! iterators, its term with the statement's body. Where the extent of the reduced iterator is no multiple of the row's, the
 //! last terms are zeros: the neutral element of the sum.
 
-use crate::codegen::instruction::{Form, InstructionName, Operand, TensorInstruction};
+use crate::codegen::instruction::{Form, InstructionName, Operand, TILE_ROWS, TensorInstruction};
 use crate::expr::{Access, BinaryOp, Index, Var};
 use crate::poly::analysis::access::{Along, Reference};
 use crate::poly::instruction::{Mismatch, MismatchPart, mismatch, operands};
@@ -119,7 +119,7 @@ fn sums_in_tiles(row: &TensorInstruction) -> bool {
     let summed: Vec<Var> = row.summed().collect();
     let (&[i, j], &[p, q]) = (&acc.indices[..], &summed[..]) else { return false };
     let lanes = |o: &Operand| row.extent(q) as usize * o.dtype.bytes() == acc.dtype.bytes();
-    let full = [i, j, p].iter().all(|&v| row.extent(v) == 16);
+    let full = [i, j, p].iter().all(|&v| row.extent(v) == TILE_ROWS as i64);
     a.indices == [i, p, q] && b.indices == [p, j, q] && full && acc.dtype.bytes() == 4 && lanes(a) && lanes(b)
 }
 

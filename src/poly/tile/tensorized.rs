@@ -4,6 +4,7 @@
 //! reduction takes a group of terms of both operands: the model of the block is that of a statement whose elements are as
 //! wide as a group and whose reduction has as many steps as groups.
 
+use crate::codegen::instruction::{TILE_ROWS, tile_extents};
 use crate::expr::Var;
 use crate::expr::interval::ceil_div;
 use crate::poly::analysis::access::{Along, Reference};
@@ -54,7 +55,7 @@ impl Problem<'_> {
 }
 
 /// Rows and columns of a tile of sums, and groups of terms that an instruction takes.
-const SIDE: i64 = 16;
+const SIDE: i64 = TILE_ROWS as i64;
 
 /// Tiles of sums along rows and columns in registers, beside those of operands.
 const GRIDS: [(i64, i64); 6] = [(2, 2), (1, 4), (4, 1), (1, 2), (2, 1), (1, 1)];
@@ -66,47 +67,33 @@ struct Rows<'a> {
     outer: Option<(&'a Axis, i64)>,
 }
 
-/// The heights of the tiles of `points` rows, with their number: equal ones where that is possible.
-fn heights(points: i64) -> Vec<(i64, i64)> {
-    let count = ceil_div(points, SIDE);
-    let size = if points % count == 0 { points / count } else { SIDE };
-    [(size, points / size), (points % size, 1)].into_iter().filter(|h| h.0 > 0).collect()
-}
-
 impl Problem<'_> {
     /// The best block of tiles whose columns run along `v`.
     fn along_tiles(&self, v: &Axis, matched: &Grouped) -> Option<Block> {
         if v.conditioned {
             return None;
         }
-        let rows = self.rows_of_tiles(v, matched)?;
+        let axes = self.rows_of_tiles(v, matched)?;
         let most = |a: &Axis| ceil_div(a.extent, SIDE);
-        let blocks = rows.iter().flat_map(|rows| GRIDS.map(|(along, across)| (rows, along, across)));
-        let blocks = blocks.filter(|&(_, _, across)| across <= most(v)).flat_map(|(rows, along, across)| {
-            // Rows of one iterator: whole tiles, or equal parts of them all.
-            let whole = most(rows) <= along;
-            let mut inner = vec![if whole { rows.extent } else { along * SIDE }];
-            inner.extend((12..SIDE).rev().map(|h| h * along).filter(|n| !whole && rows.extent % n == 0).take(1));
-            let outer = |o: &&&Axis| most(rows) * 2 <= along && o.iterator != rows.iterator && o.extent > 1;
-            let outer: Vec<Option<(&Axis, i64)>> = std::iter::once(None)
-                .chain(
-                    self.rows_of_tiles(v, matched)
-                        .into_iter()
-                        .flatten()
-                        .filter(|o| outer(&o))
-                        .map(|o| Some((o, (along / most(rows)).min(o.extent)))),
-                )
-                .collect();
-            let fits = move |n: i64| most(rows) >= ceil_div(n, SIDE);
-            inner
-                .into_iter()
-                .filter(move |&n| fits(n))
-                .flat_map(move |n| {
-                    outer.clone().into_iter().map(move |outer| (Rows { inner: (rows, n), outer }, across))
-                })
-                .collect::<Vec<_>>()
-        });
-        let priced = blocks.map(|(rows, across)| {
+        let mut blocks = vec![];
+        for (&rows, (along, across)) in axes.iter().flat_map(|rows| GRIDS.map(|grid| (rows, grid))) {
+            let tiles = most(rows);
+            if across > most(v) {
+                continue;
+            }
+            // All rows, or whole tiles, or equal parts of all rows.
+            let equal = (12..SIDE).rev().map(|height| height * along).find(|n| rows.extent % n == 0);
+            let points = match tiles <= along {
+                true => vec![rows.extent],
+                false => [along * SIDE].into_iter().chain(equal).collect(),
+            };
+            let others = axes.iter().filter(|o| tiles * 2 <= along && o.iterator != rows.iterator);
+            let outer = others.map(|&o| Some((o, (along / tiles).min(o.extent))));
+            for outer in std::iter::once(None).chain(outer) {
+                blocks.extend(points.iter().map(|&n| (Rows { inner: (rows, n), outer }, across)));
+            }
+        }
+        let priced = blocks.into_iter().map(|(rows, across)| {
             let cycles = self.cycles_of_tiles(v, rows, across, matched) + (self.elsewhere)(v.iterator);
             (rows, across, cycles)
         });
@@ -156,7 +143,7 @@ impl Problem<'_> {
             for (blocks, points) in parts(rows.inner.0.extent, rows.inner.1) {
                 for (columns, width) in parts(v.extent, across * SIDE) {
                     let n = ceil_div(width, SIDE);
-                    for (height, m) in heights(points) {
+                    for (height, m) in tile_extents(points, SIDE) {
                         let m = m * copies;
                         let products = (m * n * height) as f64 * machine.tile_row_cycles;
                         let loads = (m + n) as f64 * machine.tile_load_cycles;
