@@ -17,11 +17,11 @@ pub struct Group {
     pub slices: Vec<Slice>,
 }
 
-/// A value that lies in another one, along one dimension.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A value that lies in another one of its rank.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slice {
     pub value: ValueId,
     pub whole: ValueId,
-    pub axis: usize,
-    pub offset: i64,
+    /// Place of its first element in the other, in each dimension.
+    pub first: Vec<i64>,
 }

@@ -15,6 +15,7 @@ use crate::graph::op::Op;
 use crate::graph::tensor_type::TensorType;
 use crate::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
 use crate::runtime::{DType, Error, Result, Tensor};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// The tensor expression of a group: its inputs, its outputs, then temporaries. Tensor names do not depend on the graph,
@@ -46,9 +47,13 @@ pub fn program(graph: &Graph, group: &Group) -> Result<Program> {
     }
     for &n in &group.nodes {
         let node = &graph.nodes[n as usize];
+        let in_place = |s: &Slice| s.value == node.inputs[0] && s.whole == node.outputs[0];
         let types: Vec<TensorType> = node.inputs.iter().map(|&v| graph.value(v).ty.clone()).collect();
         let piece = match &node.op {
             Op::Reshape { shape } => reshape_program(&types[0], shape)?,
+            Op::Pad { before, after, value } if group.slices.iter().any(in_place) => {
+                border_program(&types[0], before, after, *value)
+            }
             op => define(op, &types)?,
         };
         let mut map: Vec<Bound> = Vec::with_capacity(piece.tensors.len());
@@ -57,7 +62,7 @@ pub fn program(graph: &Graph, group: &Group) -> Result<Program> {
             let value = node.inputs.iter().chain(&node.outputs).nth(i).copied();
             let slice = value.and_then(|v| group.slices.iter().find(|s| s.value == v));
             if let Some(slice) = slice {
-                map.push(Bound::Slice(whole(graph, group, slice)?, slice.axis, slice.offset));
+                map.push(Bound::Slice(whole(group, slice)?, slice.first.clone()));
                 continue;
             }
             map.push(match value {
@@ -109,26 +114,26 @@ pub fn literals(t: &Tensor) -> Option<Literals> {
 /// The counterpart in the group's program of a tensor of an operator's program.
 enum Bound {
     Buffer(BufferId),
-    /// It lies in a buffer, along a dimension, at an offset.
-    Slice(BufferId, usize, i64),
+    /// It lies in a buffer, from an element on.
+    Slice(BufferId, Vec<i64>),
     Scalar(Scalar),
 }
 
-/// The buffer that a slice lies in: the output where the group writes the slice, and the input elsewhere.
-fn whole(graph: &Graph, group: &Group, slice: &Slice) -> Result<BufferId> {
-    let written = group.nodes.iter().any(|&n| graph.nodes[n as usize].outputs.contains(&slice.value));
-    let (first, list) = if written { (group.inputs.len(), &group.outputs) } else { (0, &group.inputs) };
-    let position = list.iter().position(|&v| v == slice.whole);
+/// The buffer that a slice lies in, an input or an output of the group.
+fn whole(group: &Group, slice: &Slice) -> Result<BufferId> {
+    let position = group.inputs.iter().chain(&group.outputs).position(|&v| v == slice.whole);
     let position = position.ok_or_else(|| Error::Internal(format!("group {} has a slice of nothing", group.name)))?;
-    Ok(BufferId((first + position) as u32))
+    Ok(BufferId(position as u32))
 }
 
 fn renumber(mut definition: Definition, map: &[Bound]) -> Result<Definition> {
     match map[definition.target.0 as usize] {
         Bound::Buffer(b) => definition.target = b,
-        Bound::Slice(b, axis, offset) => {
+        Bound::Slice(b, ref first) => {
             definition.target = b;
-            definition.write[axis] = std::mem::take(&mut definition.write[axis]).offset(offset);
+            for (place, &first) in definition.write.iter_mut().zip(first) {
+                *place = std::mem::take(place).offset(first);
+            }
         }
         Bound::Scalar(_) => return Err(Error::Internal("an operator writes its input".into())),
     }
@@ -137,10 +142,12 @@ fn renumber(mut definition: Definition, map: &[Bound]) -> Result<Definition> {
             access.buffer = b;
             Expr::Load(access)
         }
-        Bound::Slice(b, axis, offset) => {
+        Bound::Slice(b, ref first) => {
             access.buffer = b;
-            if let Index::Affine(place) = &mut access.index[axis] {
-                *place = std::mem::take(place).offset(offset);
+            for (place, &first) in access.index.iter_mut().zip(first) {
+                if let Index::Affine(place) = place {
+                    *place = std::mem::take(place).offset(first);
+                }
             }
             Expr::Load(access)
         }
@@ -174,6 +181,42 @@ fn scalar(dtype: DType, little_endian: &[u8]) -> Scalar {
     let mut bytes = [0; 8];
     bytes[..little_endian.len()].copy_from_slice(little_endian);
     Scalar { dtype, bits: u64::from_le_bytes(bytes) }
+}
+
+/// Padding of a value that lies in its place already: a definition for each side of each dimension that has some.
+fn border_program(ty: &TensorType, before: &[i64], after: &[i64], value: u64) -> Program {
+    let shape: Vec<i64> = (0..before.len()).map(|d| before[d] + ty.shape[d] + after[d]).collect();
+    let side = |d: usize, first: i64, count: i64| {
+        // Dimensions before this one have their sides already.
+        let extent = |k: usize| match k.cmp(&d) {
+            Ordering::Less => ty.shape[k],
+            Ordering::Equal => count,
+            Ordering::Greater => shape[k],
+        };
+        let place = |k: usize| match k.cmp(&d) {
+            Ordering::Less => before[k],
+            Ordering::Equal => first,
+            Ordering::Greater => 0,
+        };
+        Definition {
+            target: BufferId(1),
+            outer: shape.len(),
+            iterators: (0..shape.len()).map(|k| Iterator::new(format!("i{k}"), extent(k))).collect(),
+            write: (0..shape.len()).map(|k| Affine::var(Var(k as u32)).offset(place(k))).collect(),
+            computed: vec![],
+            reduce: None,
+            conditions: vec![],
+            body: Expr::Const(Scalar { dtype: ty.dtype, bits: value }),
+        }
+    };
+    let sides = (0..shape.len()).flat_map(|d| [(d, 0, before[d]), (d, before[d] + ty.shape[d], after[d])]);
+    Program {
+        definitions: sides.filter(|s| s.2 > 0).map(|(d, first, count)| side(d, first, count)).collect(),
+        tensors: vec![
+            TensorDecl::new("x", ty.dtype, &ty.shape[..], Role::Input),
+            TensorDecl::new("y", ty.dtype, shape, Role::Output),
+        ],
+    }
 }
 
 fn reshape_program(ty: &TensorType, shape: &[i64]) -> Result<Program> {

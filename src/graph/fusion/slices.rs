@@ -1,7 +1,8 @@
-//! Concatenations without copies: each operand is written to its place in the whole.
+//! Concatenations and padding without copies: each operand is written to its place in the whole.
 //!
 //! In: groups. Out: groups without those that only concatenate what other kernels write and read element by element; the
-//! writers and readers of an operand have the whole as input or output instead, and a [`Slice`] that says where it lies.
+//! writers and readers of an operand have the whole as input or output instead, and a [`Slice`] that says where it lies. A
+//! group that only pads such a value writes the elements around it alone.
 
 use crate::graph::fusion::group::Group;
 use crate::graph::fusion::group::Slice;
@@ -22,19 +23,18 @@ pub fn write_in_place(graph: &Graph, groups: &mut Vec<Group>, users: &[Vec<usize
     }
     let mut wholes: BTreeSet<ValueId> = BTreeSet::new();
     let viewed: BTreeSet<ValueId> = views(graph, groups).iter().flat_map(|w| [w.value, w.of]).collect();
-    groups.retain(|group| {
+    groups.retain_mut(|group| {
         let [n] = group.nodes[..] else { return true };
-        let Node { op: Op::Concat { axis }, inputs, outputs, .. } = &graph.nodes[n as usize] else { return true };
-        let whole = outputs[0];
-        let mut offset = 0;
+        let node = &graph.nodes[n as usize];
+        let Some(places) = places(graph, node) else { return true };
+        let whole = node.outputs[0];
         let mut found: BTreeMap<ValueId, Slice> = BTreeMap::new();
-        for &value in inputs {
+        for (&value, first) in node.inputs.iter().zip(places) {
             let nested = slices.contains_key(&value) || wholes.contains(&value) || viewed.contains(&value);
             if nested || !is_movable(graph, value, users) || found.contains_key(&value) {
                 return true;
             }
-            found.insert(value, Slice { value, whole, axis: *axis, offset });
-            offset += graph.value(value).ty.shape[*axis];
+            found.insert(value, Slice { value, whole, first });
         }
         let has = |values: &[ValueId]| values.iter().any(|v| found.contains_key(v));
         let mut touching = found.keys().flat_map(|v| &near[v]).map(|&i| &touched[i]);
@@ -42,15 +42,20 @@ pub fn write_in_place(graph: &Graph, groups: &mut Vec<Group>, users: &[Vec<usize
             return true;
         }
         wholes.insert(whole);
+        let pads = matches!(node.op, Op::Pad { .. });
+        if pads {
+            group.inputs.clear();
+            group.slices = found.values().cloned().collect();
+        }
         slices.extend(found);
-        false
+        pads
     });
     for group in groups {
         for values in [&mut group.inputs, &mut group.outputs] {
             let mut placed: Vec<ValueId> = vec![];
             for v in values.drain(..) {
                 let slice = slices.get(&v);
-                group.slices.extend(slice.filter(|s| !group.slices.contains(s)));
+                group.slices.extend(slice.filter(|s| !group.slices.contains(s)).cloned());
                 let place = slice.map_or(v, |s| s.whole);
                 if !placed.contains(&place) {
                     placed.push(place);
@@ -58,6 +63,23 @@ pub fn write_in_place(graph: &Graph, groups: &mut Vec<Group>, users: &[Vec<usize
             }
             *values = placed;
         }
+    }
+}
+
+/// The place of each operand in the result of a concatenation or of padding.
+fn places(graph: &Graph, node: &Node) -> Option<Vec<Vec<i64>>> {
+    match &node.op {
+        Op::Concat { axis } => {
+            let mut first = vec![0; graph.value(node.outputs[0]).ty.shape.len()];
+            let mut place = |&value: &ValueId| {
+                let here = first.clone();
+                first[*axis] += graph.value(value).ty.shape[*axis];
+                here
+            };
+            Some(node.inputs.iter().map(&mut place).collect())
+        }
+        Op::Pad { before, .. } => Some(vec![before.clone()]),
+        _ => None,
     }
 }
 

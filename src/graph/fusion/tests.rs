@@ -319,6 +319,32 @@ fn what_is_concatenated_is_written_to_its_place() {
     assert!(groups.iter().any(|g| g.name == "concat") && groups.iter().all(|g| g.slices.is_empty()));
 }
 
+#[test]
+fn what_is_padded_is_written_to_its_place() {
+    let mut net = Net::default();
+    let x = net.input(&[1, 2, 5, 4]);
+    let y = net.conv(x, 3);
+    let pad = |after: i64| Op::Pad { before: vec![0, 0, 2, 1], after: vec![0, 1, 0, after], value: 0 };
+    let padded = net.node(pad(3), &[y]);
+    let out = net.conv(padded, 5);
+    let again = net.conv(y, 4);
+    let (graph, groups) = net.chosen(&[out, again]);
+    let named = |name: &str| groups.iter().find(|g| g.name == name).unwrap();
+    let border = program(&graph, named("pad")).unwrap();
+    assert_eq!(named("pad").inputs, []);
+    // Each element is written once, by the convolution or around it.
+    let written = |p: &crate::poly::statement::Program| -> i64 {
+        let definitions = p.definitions.iter().filter(|d| p.tensors[d.target.0 as usize].shape == [1, 4, 7, 8]);
+        definitions.map(|d| d.iterators[..d.outer].iter().map(|i| i.extent).product::<i64>()).sum()
+    };
+    let all = groups.iter().map(|g| written(&program(&graph, g).unwrap()));
+    assert_eq!((written(&border), all.sum::<i64>()), (4 * 7 * 8 - 3 * 5 * 4, 4 * 7 * 8));
+    // Padding of an input of the graph is a copy.
+    let input = net.node(pad(3), &[x]);
+    let groups = net.chosen(&[input]).1;
+    assert!(groups.iter().all(|g| g.slices.is_empty()));
+}
+
 /// The views of a graph: their values' shapes, and the bytes before them.
 fn views_of(graph: &Graph, groups: &[Group]) -> Vec<(Vec<i64>, u64)> {
     views::views(graph, groups).iter().map(|w| (graph.value(w.value).ty.shape.clone(), w.offset)).collect()
