@@ -215,6 +215,12 @@ impl Network {
         false
     }
 
+    /// Returns true if an operator that `wanted` accepts reads a class.
+    pub fn is_read_by(&self, id: Id, wanted: impl Fn(&Op) -> bool) -> bool {
+        let reads = |parent| matches!(&self.egraph.id_to_node(parent).head, Head::Op(op) if wanted(op));
+        self.egraph[self.find(id)].parents().any(reads)
+    }
+
     /// Returns true if the computed operands of an e-node of `class` have no other uses.
     pub fn is_sole_use(&self, class: Id, term: &Term) -> bool {
         let class = self.find(class);
@@ -316,6 +322,11 @@ impl Network {
         let types: Option<Vec<&TensorType>> = children.iter().map(|&c| self.facts(c).types.first()).collect();
         infer(&op, &types?).ok()?;
         Some(self.egraph.add(Term { head: Head::Op(op), children }))
+    }
+
+    /// The class of an operator's application, where the e-graph has it.
+    pub fn known(&self, op: Op, children: &[Id]) -> Option<Id> {
+        self.egraph.lookup(Term { head: Head::Op(op), children: children.to_vec() })
     }
 
     pub fn binary(&mut self, op: BinaryOp, a: Id, b: Id) -> Option<Id> {
