@@ -310,9 +310,9 @@ where
     fn memory_inst(&mut self, inst: &Inst) -> Result<bool> {
         let Some((l, widening)) = inst.lanes().and_then(|l| Some((l, l.widening()?))) else { return Ok(false) };
         match *inst {
-            Inst::VLoad { .. } => self.load_lanes(&l, widening)?,
-            _ if widening == Widening::Number => return Ok(false),
-            Inst::VStore { .. } => self.store_lanes(&l, widening)?,
+            Inst::VLoad { .. } if widening != Widening::Rounded => self.load_lanes(&l, widening)?,
+            Inst::VStore { .. } if widening != Widening::Number => self.store_lanes(&l, widening)?,
+            _ if matches!(widening, Widening::Number | Widening::Rounded) => return Ok(false),
             Inst::VLoadWhere { mask, .. } => return self.load_where(&l, mask.number()),
             Inst::VBroadcast { .. } => self.broadcast(&l, widening)?,
             Inst::VGather { .. } => self.gather(&l)?,

@@ -4,7 +4,7 @@ use crate::codegen::aarch64::emitter::{Emitter, X16, X17};
 use crate::codegen::emit::{Gather, LoadStore, Scalars, Vectors};
 use crate::codegen::vcode::lanes::{Lanes, Widening};
 use crate::codegen::vcode::{Inst, Lane};
-use crate::runtime::{DType, Result};
+use crate::runtime::{DType, Error, Result};
 use dynasmrt::DynasmApi;
 
 /// Temporaries of an instruction.
@@ -97,7 +97,10 @@ impl LoadStore for Emitter<'_> {
         Ok(())
     }
 
-    fn store_lanes(&mut self, l: &Lanes, _: Widening) -> Result<()> {
+    fn store_lanes(&mut self, l: &Lanes, widening: Widening) -> Result<()> {
+        if widening == Widening::Rounded {
+            return Err(Error::Internal(format!("{}: no instruction rounds to bf16", self.function.name)));
+        }
         let (lane, size) = (l.lane_bytes(), l.mem.bytes());
         let bytes = l.count * size;
         if l.first != 0 || !bytes.is_power_of_two() {

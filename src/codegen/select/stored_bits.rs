@@ -1,19 +1,21 @@
 //! Stores of the low bits: what changes only bits that no store writes is left out.
 //!
 //! Integers of 8 and 16 bits are brought back into their range after each operation. Where the result is stored alone, the store
-//! itself drops the upper bits: a mask of the lower ones, or a shift there and back, before it is superfluous.
+//! itself drops the upper bits: a mask of the lower ones, or a shift there and back, before it is superfluous. What was rounded
+//! to a half before is not rounded again, and a store of a whole register rounds to bf16 itself.
 //!
 //! In and out: a function. Invariant: memory gets the same bytes.
 
 use crate::codegen::select::uses::{Uses, remove, uses};
 use crate::codegen::vcode::operands::Class;
-use crate::codegen::vcode::{Function, Inst, ShiftOp, VBinary, Vreg};
+use crate::codegen::vcode::{Function, Inst, Lane, ShiftOp, VBinary, VUnary, Vreg};
+use crate::runtime::DType;
 use std::collections::BTreeSet;
 
 /// Lets stores take their operands from before operations that leave the bits that are stored.
 pub fn store_low_bits(function: &mut Function) {
-    let uses = uses(function, Class::Vector);
     let mut dropped = BTreeSet::new();
+    let uses = uses(function, Class::Vector);
     for store in 0..function.insts.len() {
         let (Inst::VStore { src, ty, mem, .. } | Inst::VScatter { src, ty, mem, .. }) = function.insts[store] else {
             continue;
@@ -34,6 +36,31 @@ pub fn store_low_bits(function: &mut Function) {
     if !dropped.is_empty() {
         drop_unread_constants(function);
     }
+    round_at_stores(function);
+}
+
+/// Lets stores of whole registers round f32 to bf16.
+fn round_at_stores(function: &mut Function) {
+    let uses = uses(function, Class::Vector);
+    let mut dropped = BTreeSet::new();
+    for store in 0..function.insts.len() {
+        let Inst::VStore { src, ty, mem: DType::BF16, part: None, .. } = function.insts[store] else { continue };
+        let ([at], [_]) = (&uses[src.index()].written[..], &uses[src.index()].read[..]) else { continue };
+        let Inst::VUnary { op: VUnary::NarrowBf16, a, .. } = function.insts[*at] else { continue };
+        if ty.lanes < 4 || *at > store || !holds(&uses, a, *at) {
+            continue;
+        }
+        if let Inst::VStore { src, ty, .. } = &mut function.insts[store] {
+            (*src, ty.lane) = (a, Lane::F32);
+            dropped.insert(*at);
+        }
+    }
+    remove(function, &dropped);
+}
+
+/// Returns true if a register has one value, from before an instruction on.
+fn holds(uses: &[Uses], r: Vreg, at: usize) -> bool {
+    matches!(uses[r.index()].written[..], [first] if first < at)
 }
 
 fn drop_unread_constants(function: &mut Function) {
@@ -50,6 +77,13 @@ fn before(function: &Function, uses: &[Uses], r: Vreg, bits: u32) -> Option<(Vre
     let alone = |r: Vreg| single(r).filter(|_| uses[r.index()].read.len() == 1);
     let at = alone(r)?;
     let (source, between) = match function.insts[at] {
+        Inst::VUnary { op: VUnary::NarrowBf16, a, .. } => {
+            let Inst::VShift { op: ShiftOp::Left, a: source, amount: 16, .. } = function.insts[single(a)?] else {
+                return None;
+            };
+            let rounded = matches!(function.insts[single(source)?], Inst::VUnary { op: VUnary::NarrowBf16, .. });
+            (if rounded { source } else { return None }, alone(a).into_iter().chain([at]).collect())
+        }
         Inst::VBinary { op: VBinary::And, ty, a, b, .. } => {
             let all = ty.lane.all_ones() >> (8 * ty.lane.bytes() as u32 - bits);
             let kept = |c: Vreg| {

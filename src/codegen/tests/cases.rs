@@ -299,10 +299,7 @@ fn access(
         let mut vector = data(dtype(register.lane), ty.lanes as usize, 5, false);
         if mem == DType::Bool && !load {
             // Lane masks.
-            vector.bytes.chunks_mut(ty.lane.bytes()).for_each(|c| {
-                let bit = c[0] & 1;
-                c.fill(0u8.wrapping_sub(bit));
-            });
+            vector.bytes.chunks_mut(ty.lane.bytes()).for_each(|c| c.fill((c[0] & 1).wrapping_neg()));
         }
         cases.push(Case { function: b.function, buffers: vec![memory, vector], range: (0, 1) });
     }
@@ -359,18 +356,19 @@ fn memory(ty: VType, out: &mut Vec<Case>) {
 
 /// Loads that widen f16 to f32, which have neither parts nor a stride.
 fn halves(bytes: usize, out: &mut Vec<Case>) {
-    for ty in types(bytes).into_iter().filter(|ty| ty.lane == Lane::F32 && ty.lanes >= 4) {
-        for disp in [0, 6, 100] {
-            let mut b = Builder::new(format!("load {ty:?} from halves at {disp}"));
-            let (memory, result, dst) = (b.argument(0), b.argument(1), b.vreg());
-            b.push(Inst::VLoad { dst, ty, mem: DType::F16, addr: at(memory, disp), part: None });
-            b.push(Inst::VStore { src: dst, ty, mem: DType::F32, addr: at(result, 0), part: None });
-            let lanes = ty.lanes as usize;
-            let buffers =
-                vec![data(DType::F16, disp as usize / 2 + lanes, 11, false), data(DType::F32, lanes, 5, false)];
-            out.push(Case { function: b.function, buffers, range: (0, 1) });
-        }
-    }
+    let floats = types(bytes).into_iter().filter(|ty| ty.lane == Lane::F32 && ty.lanes >= 4);
+    out.extend(floats.flat_map(|ty| [0, 6, 100].map(|disp| moved(ty, (DType::F16, disp), (DType::F32, 0)))));
+}
+
+/// A load of f32 lanes from one type, and a store as another, each at a distance from its buffer.
+fn moved(ty: VType, from: (DType, i32), to: (DType, i32)) -> Case {
+    let mut b = Builder::new(format!("{ty:?} from {from:?} to {to:?}"));
+    let (memory, result, r) = (b.argument(0), b.argument(1), b.vreg());
+    b.push(Inst::VLoad { dst: r, ty, mem: from.0, addr: at(memory, from.1), part: None });
+    b.push(Inst::VStore { src: r, ty, mem: to.0, addr: at(result, to.1), part: None });
+    let buffer =
+        |(mem, disp): (DType, i32), seed| data(mem, disp as usize / mem.bytes() + ty.lanes as usize, seed, false);
+    Case { function: b.function, buffers: vec![buffer(from, 11), buffer(to, 5)], range: (0, 1) }
 }
 
 /// Roundings of f32 to bf16 by an instruction.
@@ -382,7 +380,9 @@ pub fn bf16() -> Vec<Case> {
             dst
         })
     };
-    types(64).into_iter().filter(|ty| ty.lane == Lane::F32).map(rounding).collect()
+    let stored = |ty: VType| (ty.lanes >= 4).then(|| moved(ty, (DType::F32, 0), (DType::BF16, 6)));
+    let floats = types(64).into_iter().filter(|ty| ty.lane == Lane::F32);
+    floats.flat_map(|ty| [Some(rounding(ty)), stored(ty)]).flatten().collect()
 }
 
 fn gather_index(bytes: usize, out: &mut Vec<Case>) {

@@ -159,11 +159,13 @@ impl Machine<'_> {
                 self.load_where(&l, start, |i| lane(&mask, Lane::integer(size), i) != 0)
             }
             Inst::VStore { .. } | Inst::VScatter { .. } => {
-                let source = self.vectors[l.register.index()];
+                let (source, size) = (self.vectors[l.register.index()], l.mem.bytes());
                 for i in l.range() {
-                    let bits = lane(&source, l.ty.lane, i);
-                    let bits = if l.mem == DType::Bool { bits & 1 } else { bits };
-                    let size = l.mem.bytes();
+                    let bits = match (l.mem, l.ty.lane, lane(&source, l.ty.lane, i)) {
+                        (DType::Bool, _, bits) => bits & 1,
+                        (DType::BF16, Lane::F32, bits) => rounded_to_bf16(bits),
+                        (_, _, bits) => bits,
+                    };
                     self.bytes(start + i as i64 * l.stride, size)?.copy_from_slice(&bits.to_le_bytes()[..size]);
                 }
                 Ok(())
@@ -474,6 +476,10 @@ fn compare_lane(op: CompareOp, lane: Lane, a: u64, b: u64) -> bool {
     with_type!(lane, T => op.holds(&T::of(a), &T::of(b)))
 }
 
+fn rounded_to_bf16(bits: u64) -> u64 {
+    u64::from(f32_to_bf16(f32::from_bits(flush(Lane::F32, bits) as u32)))
+}
+
 fn unary(op: VUnary, lane: Lane, a: u64) -> Option<u64> {
     let float = lane.is_float();
     let (op, a) = match op {
@@ -482,7 +488,7 @@ fn unary(op: VUnary, lane: Lane, a: u64) -> Option<u64> {
             return (lane.bytes() == 4).then(|| match op {
                 VUnary::WidenHalf => u64::from(f16_to_f32(a as u16).to_bits()),
                 VUnary::NarrowHalf => u64::from(f32_to_f16(f32::from_bits(a as u32))),
-                VUnary::NarrowBf16 => u64::from(f32_to_bf16(f32::from_bits(flush(Lane::F32, a) as u32))),
+                VUnary::NarrowBf16 => rounded_to_bf16(a),
                 _ => u64::from(round_f16(f32::from_bits(a as u32)).to_bits()),
             });
         }

@@ -29,6 +29,8 @@ pub enum Widening {
     Half,
     /// An f16 to the f32 that it is. Loads of four lanes or more, all of them, alone.
     Number,
+    /// An f32 to the bf16 nearest. Stores of four lanes or more, all of them, alone; x86-64 with `avx512bf16` alone.
+    Rounded,
     /// 0 or 1 to a lane mask.
     Bool,
     /// I32 in memory, I64 in lanes.
@@ -69,6 +71,7 @@ impl Lanes {
     /// `None` where elements of this memory type cannot become these lanes.
     pub fn widening(&self) -> Option<Widening> {
         let lane = self.ty.lane;
+        let all_numbers = lane == Lane::F32 && self.ty.lanes >= 4 && self.count == self.ty.lanes as usize;
         let integer = !lane.is_float() && lane.bytes() >= 2;
         match self.mem {
             DType::Bool if lane.bytes() >= 4 => Some(Widening::Bool),
@@ -78,9 +81,8 @@ impl Lanes {
             DType::U8 if integer => Some(Widening::UnsignedByte),
             DType::I16 if lane == Lane::I32 => Some(Widening::SignedHalf),
             DType::U16 | DType::F16 | DType::BF16 if lane == Lane::I32 => Some(Widening::Half),
-            DType::F16 if lane == Lane::F32 && self.ty.lanes >= 4 && self.count == self.ty.lanes as usize => {
-                Some(Widening::Number)
-            }
+            DType::F16 if all_numbers => Some(Widening::Number),
+            DType::BF16 if all_numbers => Some(Widening::Rounded),
             DType::I32 if lane == Lane::I64 => Some(Widening::Word),
             DType::F32 | DType::I32 if lane.bytes() == 4 => Some(Widening::Same),
             DType::F64 | DType::I64 if lane.bytes() == 8 => Some(Widening::Same),

@@ -7,7 +7,7 @@ use crate::codegen::regalloc::allocation::Needs;
 use crate::codegen::vcode::lanes::{Lanes, Widening};
 use crate::codegen::vcode::{Addr, Inst, Lane, VType, Vreg};
 use crate::codegen::x86::emitter::{Emitter, at, repeated};
-use crate::runtime::{DType, Result};
+use crate::runtime::{DType, Error, Result};
 use std::ops::Range;
 
 impl Lanes {
@@ -54,7 +54,8 @@ impl Lanes {
     /// How bytes or halves are widened that displacements reach, so that each is inserted from memory; `None` for others.
     pub(super) fn inserted(&self) -> Option<Widening> {
         let lanes = usize::from(self.ty.lanes);
-        let simple = |w: &Widening| !matches!(w, Widening::Number | Widening::Bool | Widening::Word);
+        let simple =
+            |w: &Widening| !matches!(w, Widening::Number | Widening::Rounded | Widening::Bool | Widening::Word);
         let reached = || self.range().all(|i| at(&self.addr, i as i64 * self.stride).is_ok());
         self.widening().filter(simple).filter(|_| self.mem.bytes() <= 2 && lanes * self.mem.bytes() <= 32 && reached())
     }
@@ -90,7 +91,8 @@ pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
     match inst {
         Inst::VStore { .. } if l.is_first_alone() => vec![],
         Inst::VLoad { .. } | Inst::VStore { .. } => {
-            let plain = if l.is_same() { l.is_plain() } else { l.fills_register() };
+            let rounded = l.widening() == Some(Widening::Rounded);
+            let plain = if l.is_same() { l.is_plain() } else { rounded || l.fills_register() };
             if plain { vec![] } else { vec![l.mask()] }
         }
         Inst::VBroadcast { .. } | Inst::VLoadWhere { .. } => vec![],
@@ -135,7 +137,7 @@ pub(super) fn needs(inst: &Inst, l: &Lanes, evex: bool) -> Needs {
         Inst::VStore { .. } => {
             let vector = match (l.widening(), evex) {
                 (Some(Widening::Same), false) => (!l.is_plain() && (l.lane_bytes() >= 4 || l.is_in_upper_half())) as u8,
-                (Some(Widening::Bool), true) => 1,
+                (Some(Widening::Bool | Widening::Rounded), true) => 1,
                 (_, false) => 2,
                 (_, true) => 0,
             };
@@ -224,6 +226,12 @@ impl LoadStore for Emitter<'_> {
         match widening {
             _ if l.count == 0 => Ok(()),
             Widening::Same => self.store_same(l),
+            Widening::Rounded if self.arch.evex => {
+                let register = Vreg(u32::from(self.temporaries.vector[0]));
+                self.op2(opcode::F32_TO_BF16, l.width(), register.number(), l.register.number());
+                self.store_same(&Lanes { register, ty: VType { lane: Lane::I16, ..l.ty }, mem: DType::I16, ..*l })
+            }
+            Widening::Rounded => Err(Error::Internal(format!("{}: no instruction rounds to bf16", self.function.name))),
             _ if self.arch.evex && !l.is_first_alone() => self.store_narrow(l),
             Widening::Word => {
                 // The low words of 64-bit lanes.

@@ -80,7 +80,7 @@ impl Lanes {
         let simple = match widening {
             Widening::Same => size <= 2,
             Widening::SignedByte | Widening::UnsignedByte | Widening::SignedHalf | Widening::Half => true,
-            Widening::Number | Widening::Bool | Widening::Word => false,
+            Widening::Number | Widening::Rounded | Widening::Bool | Widening::Word => false,
         };
         let stride = usize::try_from(self.stride).ok().filter(|s| s % size == 0 && *s > size)?;
         let span = stride.checked_mul(lanes - 1)? + size;

@@ -4,7 +4,7 @@ use super::check;
 use crate::codegen::Target;
 use crate::codegen::loopnest::{LoopNest, Stmt, parse};
 use crate::codegen::select::lower;
-use crate::codegen::vcode::{Function, Inst, ShiftOp, VBinary};
+use crate::codegen::vcode::{Function, Inst, Lane, ShiftOp, VBinary, VUnary};
 use crate::expr::scalar::{Value, cast};
 use crate::expr::{Affine, BinaryOp, BufferId, CompareOp, Expr, Scalar, UnaryOp, Var};
 use crate::runtime::DType;
@@ -200,6 +200,28 @@ fn stores_take_values_that_are_not_brought_into_range() {
     };
     assert_eq!(masks("cast i32(A[v])"), 0);
     assert!(masks("cast i32((A[v] + A[v]))") > 0);
+}
+
+#[test]
+fn stores_round_to_bf16_once() {
+    let text = |value: &str| {
+        format!(
+            "kernel p {{ A: bf16[64] argument 0; X: f32[64] argument 1; O: bf16[64] argument 2 written; \
+             W: f32[64] argument 3 written; vector v in 0..64 {{ O[v] = cast bf16((cast f32(A[v]) + X[v])); W[v] = {value}; }} }}"
+        )
+    };
+    let rounded = |value: &str| {
+        let nest = parse::nest(&text(value)).unwrap();
+        let functions = lower(&nest, &Target::amx()).unwrap();
+        let narrowed = number_of(&functions, |i| matches!(i, Inst::VUnary { op: VUnary::NarrowBf16, .. }));
+        let stored = |i: &Inst| matches!(i, Inst::VStore { ty, mem: DType::BF16, .. } if ty.lane == Lane::F32);
+        (narrowed, number_of(&functions, stored))
+    };
+    let (narrowed, stored) = rounded("X[v]");
+    assert!(narrowed == 0 && stored > 0, "{narrowed} roundings, {stored} stores that round");
+    // A rounded value that is read too is rounded once, for both.
+    let (narrowed, stored) = rounded("cast f32(cast bf16((cast f32(A[v]) + X[v])))");
+    assert!(narrowed > 0 && stored == 0, "{narrowed} roundings, {stored} stores that round");
 }
 
 #[test]
