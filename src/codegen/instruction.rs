@@ -181,6 +181,13 @@ pub fn tile_extents(extent: i64, most: i64) -> impl std::iter::Iterator<Item = (
     [(size, extent / size), (extent % size, 1)].into_iter().filter(|tiles| tiles.0 > 0)
 }
 
+/// `extent` rows in as few tiles as hold them: the rows of a tile, and how many there are. The last one may share rows with the
+/// one before it, of which both have the same sums.
+pub fn tile_rows(extent: i64) -> (i64, i64) {
+    let count = ceil_div(extent, TILE_ROWS as i64);
+    (ceil_div(extent, count), count)
+}
+
 impl TensorInstruction {
     /// The iterators that are summed over, outermost first: those that the accumulator lacks and the term uses. An iterator that
     /// the term does not use is a dimension of an operand that it reads at constants.

@@ -3,11 +3,12 @@
 //! In: point loops over rows (unrolled), columns (the vector loop) and terms (of kind
 //! [`LoopKind::Instruction`]) around one sum whose row works on tiles, in serial loops over further terms. Out: tiles of sums
 //! that are loaded before the outermost loop that they do not depend on and stored after it, and in the innermost loop, of
-//! which an instruction takes up to 16 iterations, loads of operands and instructions. Where rows or columns are no multiple of
-//! 16, the rest has loops and shapes of its own, so that all tiles of one pass have the same shape; the rest of the innermost
-//! loop has registers of its own. Nothing outside of the operands is read.
+//! which an instruction takes up to 16 iterations, loads of operands and instructions. All tiles of one pass have the same
+//! shape: rows that divide into no equal tiles are in tiles that overlap, where the sums begin at zero or stay in one pass, and
+//! the rest of rows or columns has loops and shapes of its own otherwise; the rest of the innermost loop has registers of its
+//! own. Two loops over rows are one where their rows lie at one distance. Nothing outside of the operands is read.
 
-use crate::codegen::instruction::{TILE_ROW_BYTES, TILE_ROWS, TILES, TensorInstruction, tile_extents};
+use crate::codegen::instruction::{TILE_ROW_BYTES, TILE_ROWS, TILES, TensorInstruction, tile_extents, tile_rows};
 use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::codegen::select::expansion_cost::constant_range;
 use crate::codegen::select::state::{Address, LANE, LocalMode, Selected, Selector, Stop};
@@ -46,6 +47,15 @@ fn parts(extent: i64, most: i64) -> Vec<(i64, Vec<i64>)> {
         (size, starts)
     };
     tile_extents(extent, most).map(starts).collect()
+}
+
+/// The tiles of rows, as [`parts`]: overlapping ones where the sums begin at zero, or where they are in one pass of `most`.
+fn row_parts(extent: i64, cleared: bool, most: usize) -> Vec<(i64, Vec<i64>)> {
+    let (height, count) = tile_rows(extent);
+    if !cleared && height * count != extent && count > most as i64 {
+        return parts(extent, ROWS);
+    }
+    vec![(height, (0..count).map(|n| (n * height).min(extent - height)).collect())]
 }
 
 /// The block that a statement is.
@@ -153,12 +163,14 @@ impl Selector<'_> {
             return Err(Stop::Retry(block.buffer, LocalMode::Memory { offset: 0 }));
         }
         let [outer, rows, columns] = [block.outer, block.rows, block.columns].map(|axis| axis.map_or(1, |a| a.1));
+        let (outer, rows) = if self.is_dense(&block)? { (1, outer * rows) } else { (outer, rows) };
         let (now, left) = if steps < ROWS { (steps, 0) } else { (ROWS, steps % ROWS) };
         // Sums, and registers for operands: two, or four where steps are left.
         let most = TILES - if left > 0 { 4 } else { 2 };
         self.settle_all();
-        for (height, starts) in parts(rows, ROWS) {
-            let tiles: Vec<[i64; 2]> = (0..outer).flat_map(|o| starts.iter().map(move |&row| [o, row])).collect();
+        for (height, starts) in row_parts(rows, cleared.is_some(), most / outer as usize) {
+            let place = |o: i64, row: i64| block.rows.map_or([o, 0], |(_, n)| [o + row / n, row % n]);
+            let tiles: Vec<[i64; 2]> = (0..outer).flat_map(|o| starts.iter().map(move |&row| place(o, row))).collect();
             for rows in tiles.chunks(most) {
                 for (width, starts) in parts(columns, COLUMNS) {
                     for columns in starts.chunks(most / rows.len()) {
@@ -170,6 +182,19 @@ impl Selector<'_> {
             }
         }
         self.forget();
+        Ok(true)
+    }
+
+    /// Returns true if the rows of the outer loop follow those of the inner one at the same distance, in the sums and in the
+    /// operand.
+    fn is_dense(&self, block: &Block) -> Selected<bool> {
+        let (Some(_), Some((_, n))) = (block.outer, block.rows) else { return Ok(false) };
+        let [a, _] = self.operands(block)?;
+        for (buffer, index) in [(block.buffer, block.index), (a.buffer, &a.index[..])] {
+            if self.stride(buffer, index, block.outer)? != n * self.stride(buffer, index, block.rows)? {
+                return Ok(false);
+            }
+        }
         Ok(true)
     }
 
@@ -276,7 +301,8 @@ impl Selector<'_> {
         Ok(true)
     }
 
-    fn tile_products(&mut self, block: &Block, pass: &Pass) -> Selected<()> {
+    /// The operands of a block, that in rows and that in columns.
+    fn operands<'b>(&self, block: &Block<'b>) -> Selected<[&'b Access; 2]> {
         let moves = |access: &Access, axis: Option<(Var, i64)>| {
             axis.is_none_or(|(v, _)| access.affine_forms().any(|form| form.uses(v)))
         };
@@ -284,9 +310,14 @@ impl Selector<'_> {
             let axis = if n == 1 { block.rows } else { block.columns };
             block.row.operands[n].dtype == self.nest.buffer(access.buffer).dtype && moves(access, axis)
         };
-        let Some(Ok([a, b])) = block.row.unify(block.value, fits).map(<[&Access; 2]>::try_from) else {
-            return self.internal(&format!("the terms of a sum are not those of `{}`", block.row.name));
-        };
+        match block.row.unify(block.value, fits).map(<[&Access; 2]>::try_from) {
+            Some(Ok(operands)) => Ok(operands),
+            _ => self.internal(&format!("the terms of a sum are not those of `{}`", block.row.name)),
+        }
+    }
+
+    fn tile_products(&mut self, block: &Block, pass: &Pass) -> Selected<()> {
+        let [a, b] = self.operands(block)?;
         let strides = self.operand_strides(block, pass, [a, b])?;
         let [register, first] = pass.operands();
         let mut loaded = None;
@@ -352,4 +383,18 @@ pub fn finish(function: &mut Function) {
         function.insts.insert(0, Inst::TileShapes { shapes: *first });
     }
     function.insts.push(Inst::TileRelease);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parts, row_parts};
+
+    #[test]
+    fn tiles_of_rows_overlap_where_no_sum_is_added_twice() {
+        assert_eq!(row_parts(49, true, 2), [(13, vec![0, 13, 26, 36])]);
+        assert_eq!(row_parts(33, false, 2), [(11, vec![0, 11, 22])]);
+        // Sums that are loaded and stored in two passes would be added to twice.
+        assert_eq!(row_parts(49, false, 2), parts(49, 16));
+        assert_eq!(row_parts(49, false, 4), [(13, vec![0, 13, 26, 36])]);
+    }
 }

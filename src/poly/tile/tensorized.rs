@@ -4,7 +4,7 @@
 //! reduction takes a group of terms of both operands: the model of the block is that of a statement whose elements are as
 //! wide as a group and whose reduction has as many steps as groups.
 
-use crate::codegen::instruction::{TILE_ROWS, tile_extents};
+use crate::codegen::instruction::{TILE_ROWS, tile_extents, tile_rows};
 use crate::expr::Var;
 use crate::expr::interval::ceil_div;
 use crate::poly::analysis::access::{Along, Reference};
@@ -15,16 +15,17 @@ use crate::poly::tile::plan::Phase;
 use crate::poly::tile::register_block::{Axis, Block, Problem};
 
 impl Problem<'_> {
-    /// The best block of each matched row whose lanes run along `v`, with its operand in lanes packed.
+    /// The best blocks of each matched row whose lanes run along `v`, with its operand in lanes packed.
     pub(super) fn along_tensors(&self, v: &Axis) -> Vec<Block> {
-        self.grouped.iter().filter(|g| g.lane == v.iterator).filter_map(|g| self.along_tensor(v, g)).collect()
+        let along = |g: &Grouped| match g.is_tile() {
+            true => self.along_tiles(v, g),
+            false => self.along_tensor(v, g).into_iter().collect(),
+        };
+        self.grouped.iter().filter(|g| g.lane == v.iterator).flat_map(along).collect()
     }
 
     fn along_tensor(&self, v: &Axis, matched: &Grouped) -> Option<Block> {
         let Grouped { group, terms, vector, .. } = *matched;
-        if matched.is_tile() {
-            return self.along_tiles(v, matched);
-        }
         let groups = |a: &Axis| ceil_div(a.extent, terms);
         let axes: Vec<Axis> = self
             .axes
@@ -60,53 +61,65 @@ const SIDE: i64 = TILE_ROWS as i64;
 /// Tiles of sums along rows and columns in registers, beside those of operands.
 const GRIDS: [(i64, i64); 6] = [(2, 2), (1, 4), (4, 1), (1, 2), (2, 1), (1, 1)];
 
-/// Rows of a block of tiles: points of the iterator of the rows, and of one around it whose points have tiles of their own.
+/// Rows of a block of tiles: points of the iterator of the rows, and of one around it.
 #[derive(Clone, Copy)]
 struct Rows<'a> {
     inner: (&'a Axis, i64),
     outer: Option<(&'a Axis, i64)>,
+    /// Rows of neighbouring points of the outer iterator lie at the distance of all others: tiles divide the rows of both. Each
+    /// point of the outer one has tiles of its own otherwise.
+    dense: bool,
 }
 
 impl Problem<'_> {
-    /// The best block of tiles whose columns run along `v`.
-    fn along_tiles(&self, v: &Axis, matched: &Grouped) -> Option<Block> {
-        if v.conditioned {
-            return None;
-        }
-        let axes = self.rows_of_tiles(v, matched)?;
-        let most = |a: &Axis| ceil_div(a.extent, SIDE);
-        let mut blocks = vec![];
-        for (&rows, (along, across)) in axes.iter().flat_map(|rows| GRIDS.map(|grid| (rows, grid))) {
-            let tiles = most(rows);
-            if across > most(v) {
-                continue;
-            }
-            // All rows, or whole tiles, or equal parts of all rows.
-            let equal = (12..SIDE).rev().map(|height| height * along).find(|n| rows.extent % n == 0);
-            let points = match tiles <= along {
-                true => vec![rows.extent],
-                false => [along * SIDE].into_iter().chain(equal).collect(),
-            };
-            let others = axes.iter().filter(|o| tiles * 2 <= along && o.iterator != rows.iterator);
-            let outer = others.map(|&o| Some((o, (along / tiles).min(o.extent))));
-            for outer in std::iter::once(None).chain(outer) {
-                blocks.extend(points.iter().map(|&n| (Rows { inner: (rows, n), outer }, across)));
-            }
-        }
-        let priced = blocks.into_iter().map(|(rows, across)| {
-            let cycles = self.cycles_of_tiles(v, rows, across, matched) + (self.elsewhere)(v.iterator);
-            (rows, across, cycles)
+    /// The best block of tiles whose columns run along `v`, for each grid.
+    fn along_tiles(&self, v: &Axis, matched: &Grouped) -> Vec<Block> {
+        let Some(axes) = self.rows_of_tiles(v, matched).filter(|_| !v.conditioned) else { return vec![] };
+        let elsewhere = (self.elsewhere)(v.iterator);
+        let grids = GRIDS.iter().filter(|(_, across)| *across <= ceil_div(v.extent, SIDE));
+        let best = grids.filter_map(|&(along, across)| {
+            let candidates = axes.iter().flat_map(|inner| self.rows(matched, inner, &axes, along));
+            let priced = candidates.map(|rows| (rows, self.cycles_of_tiles(v, rows, across, matched) + elsewhere));
+            priced.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(rows, cycles)| (rows, across, cycles))
         });
-        let (rows, across, cycles) = priced.min_by(|a, b| a.2.total_cmp(&b.2))?;
-        let unrolled = rows.outer.into_iter().chain([rows.inner]).map(|(a, n)| (a.iterator, n));
-        Some(Block {
-            vector: Some((v.iterator, across * SIDE)),
-            unrolled: unrolled.collect(),
-            packed: vec![matched.vector],
-            cycles,
-            tensor: Some(matched.clone()),
-            ..Block::default()
+        best.map(|(rows, across, cycles)| {
+            let unrolled = rows.outer.into_iter().chain([rows.inner]).map(|(a, n)| (a.iterator, n));
+            Block {
+                vector: Some((v.iterator, across * SIDE)),
+                unrolled: unrolled.collect(),
+                packed: vec![matched.vector],
+                cycles,
+                tensor: Some(matched.clone()),
+                ..Block::default()
+            }
         })
+        .collect()
+    }
+
+    /// The rows of blocks of `along` tiles whose innermost iterator is that of `inner`.
+    fn rows<'a>(&self, matched: &Grouped, inner: &'a Axis, axes: &[&'a Axis], along: i64) -> Vec<Rows<'a>> {
+        let tiles = ceil_div(inner.extent, SIDE);
+        // Whole tiles, about equal blocks, or equal parts of all rows.
+        let points: Vec<i64> = match tiles <= along {
+            true => vec![inner.extent],
+            false => {
+                let equal = (12..SIDE).rev().map(|height| height * along).find(|n| inner.extent % n == 0);
+                let about = ceil_div(inner.extent, ceil_div(inner.extent, along * SIDE));
+                [along * SIDE, about].into_iter().chain(equal).collect()
+            }
+        };
+        let mut found: Vec<Rows> =
+            points.iter().map(|&n| Rows { inner: (inner, n), outer: None, dense: false }).collect();
+        let other = self.references.iter().enumerate().find(|(n, r)| *n != matched.vector && r.access.is_some());
+        let stride = |a: &Axis| other.and_then(|(_, r)| r.strides[a.iterator.0 as usize]).unwrap_or(0);
+        for &outer in axes.iter().filter(|o| tiles <= along && o.iterator != inner.iterator) {
+            let dense = stride(outer) == inner.extent * stride(inner);
+            let most = if dense { along * SIDE / inner.extent } else { along / tiles }.min(outer.extent);
+            if most > 1 {
+                found.push(Rows { inner: (inner, inner.extent), outer: Some((outer, most)), dense });
+            }
+        }
+        found
     }
 
     /// The axes that rows of tiles may run along: the other operand moves along them, the one in columns does not.
@@ -138,26 +151,36 @@ impl Problem<'_> {
         let parts =
             |extent: i64, part: i64| [(extent / part, part), (1, extent % part)].into_iter().filter(|p| p.0 * p.1 > 0);
         let outer = rows.outer.map_or((1, 1), |(a, n)| (a.extent, n));
-        let mut total = 0.0;
+        let (mut total, mut passes) = (0.0, 0);
+        let mut shapes: Vec<[i64; 3]> = vec![];
         for (times, copies) in parts(outer.0, outer.1) {
             for (blocks, points) in parts(rows.inner.0.extent, rows.inner.1) {
+                let (height, m) = match rows.dense {
+                    true => tile_rows(points * copies),
+                    false => tile_rows(points),
+                };
+                let m = if rows.dense { m } else { m * copies };
                 for (columns, width) in parts(v.extent, across * SIDE) {
-                    let n = ceil_div(width, SIDE);
-                    for (height, m) in tile_extents(points, SIDE) {
-                        let m = m * copies;
-                        let products = (m * n * height) as f64 * machine.tile_row_cycles;
-                        let loads = (m + n) as f64 * machine.tile_load_cycles;
-                        let sums = (m * n) as f64 * machine.tile_sum_cycles;
-                        let edge = sums + machine.vector_edge_cycles * (m * n * height) as f64;
-                        let step =
-                            products.max(loads) + machine.port_overlap * products.min(loads) + machine.loop_cycles;
-                        let shapes = machine.tile_shape_cycles;
-                        total += (times * blocks * columns) as f64 * (steps * step + edge + shapes);
+                    let n: i64 = tile_extents(width, SIDE).map(|(_, count)| count).sum();
+                    let products = (m * n * height) as f64 * machine.tile_row_cycles;
+                    // A line is loaded for each row: of sums in one operand, of terms in the other.
+                    let loads = (m * height + n * SIDE) as f64 / SIDE as f64 * machine.tile_load_cycles;
+                    let sums = (m * n) as f64 * machine.tile_sum_cycles;
+                    let edge = sums + machine.vector_edge_cycles * (m * n * height) as f64;
+                    let step = products.max(loads) + machine.port_overlap * products.min(loads) + machine.loop_cycles;
+                    total += (times * blocks * columns) as f64 * (steps * step + edge);
+                    passes += times * blocks * columns;
+                    for (columns, _) in tile_extents(width, SIDE) {
+                        shapes.push([height, columns, m * n]);
                     }
                 }
             }
         }
-        total * others
+        shapes.sort_unstable();
+        shapes.dedup();
+        // One shape for all is loaded once.
+        let shaping = if shapes.len() > 1 { passes as f64 * machine.tile_shape_cycles } else { 0.0 };
+        (total + shaping) * others
     }
 }
 

@@ -5,7 +5,7 @@ use crate::codegen::Target;
 use crate::codegen::instruction::TensorInstruction;
 use crate::codegen::select::tests::run;
 use crate::codegen::vcode::Inst;
-use crate::expr::{BinaryOp, Expr, Scalar, Var};
+use crate::expr::{BinaryOp, BufferId, Expr, Scalar, Var};
 use crate::pipeline::kernel::CompiledKernel;
 use crate::poly::lower::state::Argument;
 use crate::poly::packing::PackedDim;
@@ -56,13 +56,15 @@ fn output(compiled: &CompiledKernel, given: &[Tensor]) -> Tensor {
         Argument::Tensor(b) => Some(compiled.scop.tensor(*b).role),
         _ => None,
     };
+    // The kernel may have merged dimensions.
+    let shaped = |b: BufferId| Tensor { shape: compiled.scop.tensor(b).shape.clone(), ..given[b.0 as usize].clone() };
     let argument = |a: &Argument| match a {
         Argument::Tensor(b) if role(a) == Some(Role::Output) => {
             let t = compiled.scop.tensor(*b);
             Tensor::zeros(t.dtype, &t.shape)
         }
-        Argument::Tensor(b) => given[b.0 as usize].clone(),
-        Argument::Packed(pack) => pack.apply(&given[pack.source.0 as usize]),
+        Argument::Tensor(b) => shaped(*b),
+        Argument::Packed(pack) => pack.apply(&shaped(pack.source)),
         Argument::Workspace { bytes } => Tensor::zeros(DType::U8, &[*bytes as i64]),
     };
     let mut arguments: Vec<Tensor> = compiled.kernel.arguments.iter().map(argument).collect();
@@ -138,6 +140,12 @@ fn tiles(compiled: &CompiledKernel) -> usize {
     compiled.vcode.iter().flat_map(|f| &f.insts).filter(|i| matches!(i, Inst::TileTensor { .. })).count()
 }
 
+/// The rows of the first tile of sums, for each loading of shapes.
+fn heights(compiled: &CompiledKernel) -> Vec<u8> {
+    let shapes = |inst: &Inst| if let Inst::TileShapes { shapes } = inst { Some(shapes.0[0].0) } else { None };
+    compiled.vcode.iter().flat_map(|f| &f.insts).filter_map(shapes).collect()
+}
+
 /// Rows, columns and groups of terms that fill no tile are left out of the shapes: nothing is read beside the operands.
 #[test]
 fn products_in_tiles_are_exact_in_any_size() {
@@ -159,31 +167,49 @@ fn products_in_tiles_are_exact_in_any_size() {
     assert!(used > 7, "{used} of 24 in tiles");
 }
 
-/// `Y(y,x,f) += i32(X(y+r, x+s, c)) * i32(W(f,r,s,c))`: rows of two iterators have tiles of their own.
+/// `Y(y,x,f) += i32(X(y+r, x+s, c)) * i32(W(f,r,s,c))`: rows of two iterators have tiles of their own, or share them where one
+/// tap reads neighbouring rows at one distance. The result of one tap has a border.
 #[test]
 fn convolutions_in_tiles_are_exact_in_any_size() {
     let target = Target::amx().with_instructions(rows());
     let mut rng = StdRng::seed_from_u64(29);
     let mut used = 0;
-    for (size, channels, filters) in [(7, 64, 48), (14, 32, 40), (9, 12, 17), (20, 80, 33), (6, 68, 64)] {
+    let shapes = [
+        (7, 64, 48, 3),
+        (14, 32, 40, 3),
+        (9, 12, 17, 3),
+        (20, 80, 33, 3),
+        (6, 68, 64, 3),
+        (7, 128, 32, 1),
+        (5, 36, 40, 1),
+    ];
+    for (size, channels, filters, taps) in shapes {
         let mut p = Program::default();
-        let x = tensor(&mut p, Role::Input, "X", &[size + 2, size + 2, channels]);
-        let w = tensor(&mut p, Role::Constant, "W", &[filters, 3, 3, channels]);
-        let y = tensor(&mut p, Role::Output, "Y", &[size, size, filters]);
+        let x = tensor(&mut p, Role::Input, "X", &[size + taps - 1, size + taps - 1, channels]);
+        let w = tensor(&mut p, Role::Constant, "W", &[filters, taps, taps, channels]);
+        let border = i64::from(taps == 1);
+        let y = tensor(&mut p, Role::Output, "Y", &[size + 2 * border, size + 2 * border, filters]);
         for (id, dtype) in [(x, DType::U8), (w, DType::I8), (y, DType::I32)] {
             p.tensors[id.0 as usize].dtype = dtype;
         }
         let wide = |e| Expr::cast(DType::I32, e);
         let image = Expr::load(x, vec![v(0).plus(Var(3), 1), v(1).plus(Var(4), 1), v(5)]);
         let body = mul(wide(image), wide(Expr::load(w, vec![v(2), v(3), v(4), v(5)])));
-        let domain = format!("y {size}, x {size}, f {filters}, r 3, s 3, c {channels}");
+        let domain = format!("y {size}, x {size}, f {filters}, r {taps}, s {taps}, c {channels}");
         define(&mut p, y, &domain, 3, Some(BinaryOp::Add), vec![], body);
+        let write = &mut p.definitions.last_mut().unwrap().write;
+        write[..2].iter_mut().for_each(|place| *place = std::mem::take(place).offset(border));
         let given = random(&p, &mut rng);
         let compiled = compile_stages(&p, "convolution", &target);
         used += usize::from(tiles(&compiled) > 0);
-        assert!(output(&compiled, &given).data == evaluate(&p, &given)[0].data, "{size} {channels} {filters}");
+        let computed = output(&compiled, &given).data;
+        assert!(computed == evaluate(&p, &given)[0].data, "{size} {channels} {filters} {taps}");
+        if (size, taps) == (7, 1) {
+            // 49 rows are four tiles of 13.
+            assert_eq!(heights(&compiled), [13], "{}", compiled.tiled.report);
+        }
     }
-    assert!(used > 2, "{used} of 5 in tiles");
+    assert!(used > 4, "{used} of 7 in tiles");
 }
 
 /// Tiles take whole groups of terms: others are left to the rows on vectors.
