@@ -59,8 +59,16 @@ pub struct Traffic<'a> {
     pub divisible: &'a [Var],
     /// A block is straight-line code: its reads do not wait for each other.
     pub straight: bool,
+    pub known: Known,
+}
+
+/// Results that orders share.
+#[derive(Default)]
+pub struct Known {
     /// Footprints, for the numbers of values of all axes that were asked for.
-    pub known: RefCell<FxHashMap<Vec<i64>, Rc<Touched>>>,
+    touched: RefCell<FxHashMap<Vec<i64>, Rc<Touched>>>,
+    /// Results of `shared`, by the iterator of the outermost loop.
+    shared: RefCell<FxHashMap<Var, f64>>,
 }
 
 /// Footprints of the references while their iterators take so many neighbouring values.
@@ -77,16 +85,26 @@ pub struct Touched {
 const MAX_LOOPS: usize = 4;
 /// Largest number of loops for which all pairs of a cache tile and a part of a reduction are tried.
 const FEW_LOOPS: usize = 2;
+/// Share of the time of transfers that threads do not divide in the choice of an order: one thread loses nothing by them, two
+/// lose half. Unmeasured.
+const COMMON: f64 = 0.25;
 /// Largest ratio of the transfers of an order to those of the best one so far that makes it better. Unmeasured.
 const MARGIN: f64 = 0.98;
 
 impl Traffic<'_> {
     /// The best order of `loops` (which stand in their original order), perhaps with loops more, and its cost in ns.
     pub fn order(&self, loops: &[TileLoop]) -> (Vec<TileLoop>, f64) {
+        let (order, _) = self.search(loops);
+        let cost = self.cost(&order);
+        (order, cost)
+    }
+
+    /// The order with the smallest sum of cost and share of what threads have in common.
+    fn search(&self, loops: &[TileLoop]) -> (Vec<TileLoop>, f64) {
         let (free, uneven): (Vec<TileLoop>, Vec<TileLoop>) =
             loops.iter().partition(|l| !self.uneven.contains(&l.iterator));
         let loops: Vec<TileLoop> = free.into_iter().chain(uneven).collect();
-        let mut best = (loops.clone(), self.cost(&loops));
+        let mut best = (loops.clone(), self.cost(&loops) + self.shared(&loops));
         self.permute(&loops, &mut best);
         self.tile(&loops, &mut best);
         let uncut = best.0.clone();
@@ -161,11 +179,41 @@ impl Traffic<'_> {
         if outer_first
             && self.parallel_steps(&order) >= self.parallel_steps(&best.0).min(self.target.machine.busy_steps)
         {
-            let cost = self.cost(&order);
+            let cost = self.cost(&order) + self.shared(&order);
             if cost < best.1 * MARGIN {
                 *best = (order, cost);
             }
         }
+    }
+
+    /// Part of the time of the transfers that more than one thread makes: of weights that the outermost loop does not divide, and of
+    /// tensors between kernels that it divides otherwise than by their outermost dimension, as other kernels do.
+    fn shared(&self, order: &[TileLoop]) -> f64 {
+        let Some(outermost) = order.first() else { return 0.0 };
+        *self
+            .known
+            .shared
+            .borrow_mut()
+            .entry(outermost.iterator)
+            .or_insert_with(|| self.shared_around(outermost.iterator))
+    }
+
+    fn shared_around(&self, outermost: Var) -> f64 {
+        let machine = &self.target.machine;
+        let ns = self.references.iter().enumerate().map(|(i, r)| {
+            let stride = |v: Var| r.strides[v.0 as usize].map(i64::abs);
+            let own = stride(outermost);
+            let farthest = || self.axes.iter().filter(|a| a.extent > 1).filter_map(|a| stride(a.iterator)).max();
+            let bandwidth = match r.constant {
+                true if own != Some(0) => return 0.0,
+                true if self.constants == Constants::Memory => machine.bandwidth[3],
+                true => machine.bandwidth[2],
+                false if own == farthest() => return 0.0,
+                false => machine.crossing_bandwidth,
+            };
+            self.footprint(i, &|v| self.extent(v)).0 / bandwidth
+        });
+        COMMON * ns.sum::<f64>()
     }
 
     /// Iterations of the loops that may be divided over threads.
@@ -231,9 +279,8 @@ impl Traffic<'_> {
         // misses[level][reference] in bytes
         let mut misses = [bytes.clone(), bytes.clone(), bytes];
         let first = inside.clone();
-        let single = &first.runs;
+        let (single, scattered) = (&first.runs, &first.scattered);
         let mut runs: Option<Vec<f64>> = None;
-        let scattered = &first.scattered;
         let mut uses = vec![Use { times: 1.0, ahead: None }; count];
         for at in (0..order.len()).rev() {
             let l = &order[at];
@@ -291,15 +338,18 @@ impl Traffic<'_> {
                 true => (1.0 - self.compute_ns / total.max(f64::MIN_POSITIVE)).max(0.0),
                 false => (machine.memory_exposed * busy / self.compute_ns).min(1.0),
             };
-            ns * share + late(i) + machine.second_exposed * misses[0][i] / bandwidth[1]
+            ns * share + late(i)
         };
-        (0..count).map(exposed).sum::<f64>() + self.visits(order)
+        let second = misses[0].iter().sum::<f64>() / bandwidth[1];
+        // What takes longer than the arithmetic and the transfers from further away does not hide behind them.
+        let second = (machine.second_exposed * second).max(second - self.compute_ns - total);
+        (0..count).map(exposed).sum::<f64>() + second + self.visits(order)
     }
 
     /// Footprints of the references when the iterators of all axes take so many values.
     fn touched(&self, covered: &[(Var, i64)]) -> Rc<Touched> {
         let key: Vec<i64> = covered.iter().map(|c| c.1).collect();
-        if let Some(known) = self.known.borrow().get(&key) {
+        if let Some(known) = self.known.touched.borrow().get(&key) {
             return known.clone();
         }
         let extent = |v: Var| covered.iter().find(|c| c.0 == v).map_or(1, |c| c.1);
@@ -312,7 +362,7 @@ impl Traffic<'_> {
             runs: self.references.iter().enumerate().map(run).collect(),
             scattered: self.references.iter().map(|r| r.pages(&extent) > self.target.machine.page_streams).collect(),
         });
-        self.known.borrow_mut().insert(key, touched.clone());
+        self.known.touched.borrow_mut().insert(key, touched.clone());
         touched
     }
 
