@@ -1,9 +1,9 @@
 //! Checks subscripts that come from data against the range that kernels rely on.
 //!
 //! In: an integer tensor, which of its elements are subscripts, the range. Out: nothing, or an error that names the first
-//! element outside. Blocks are scanned without branches, so that the compiler can use vectors, and divided among the
-//! threads of the run; only where a block may hold an element outside, the first one is looked for in order. Invariant:
-//! the error does not depend on the number of threads.
+//! element outside. Blocks are scanned without branches, in vectors of 256 bits where the processor has them and the
+//! elements are neighbours, and divided among the threads of the run; only where a block may hold an element outside, the
+//! first one is looked for in order. Invariant: the error does not depend on the number of threads.
 
 use crate::opaque::View;
 use crate::pool::Crew;
@@ -128,6 +128,12 @@ fn may_leave<T: Subscript<N>, const N: usize>(
     lower: T::Wide,
     upper: T::Wide,
 ) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    let elements = match wide::may_leave::<N>(elements, stride, (lower.into(), upper.into()), size_of::<T::Wide>()) {
+        Some((true, _)) => return true,
+        Some((false, rest)) => rest,
+        None => elements,
+    };
     let start = T::excess(lower, lower, lower);
     let add = |sum: T::Wide, e: &[u8; N]| T::either(sum, T::excess(T::Wide::from(T::read(*e)), lower, upper));
     let sum: i64 = match stride {
@@ -135,6 +141,57 @@ fn may_leave<T: Subscript<N>, const N: usize>(
         _ => elements.iter().step_by(stride).fold(start, add).into(),
     };
     sum < 0
+}
+
+/// Scans of neighbours in vectors of 256 bits.
+#[cfg(target_arch = "x86_64")]
+mod wide {
+    use std::arch::x86_64::*;
+
+    /// Bytes of a step of the scan: four vectors.
+    const STEP: usize = 128;
+
+    /// Scans whole steps: true if an element may be outside, and the elements behind them. None where these are not signed
+    /// neighbours that are compared in their own type, of `compared` bytes, or the processor has no such vectors.
+    pub fn may_leave<const N: usize>(
+        elements: &[[u8; N]],
+        stride: usize,
+        (lower, upper): (i64, i64),
+        compared: usize,
+    ) -> Option<(bool, &[[u8; N]])> {
+        if stride != 1 || compared != N || !matches!(N, 4 | 8) || !is_x86_feature_detected!("avx2") {
+            return None;
+        }
+        let (steps, _) = elements.as_flattened().as_chunks::<STEP>();
+        // SAFETY: the processor has AVX2.
+        let outside =
+            unsafe { if N == 4 { of_4(steps, lower as i32, upper as i32) } else { of_8(steps, lower, upper) } };
+        Some((outside, &elements[steps.len() * (STEP / N)..]))
+    }
+
+    macro_rules! scan {
+        ($name:ident, $t:ty, $set:ident, $sub:ident, $cast:ident, $signs:ident) => {
+            /// Returns true if one of `value - lower` and `upper - value` is negative.
+            #[target_feature(enable = "avx2")]
+            fn $name(steps: &[[u8; STEP]], lower: $t, upper: $t) -> bool {
+                let (lower, upper) = ($set(lower), $set(upper));
+                let mut sums = [_mm256_setzero_si256(); 4];
+                for step in steps {
+                    for (sum, part) in sums.iter_mut().zip(step.as_chunks::<32>().0) {
+                        // SAFETY: a part has 32 bytes.
+                        let value = unsafe { _mm256_loadu_si256(part.as_ptr().cast()) };
+                        let excess = _mm256_or_si256($sub(value, lower), $sub(upper, value));
+                        *sum = _mm256_or_si256(*sum, excess);
+                    }
+                }
+                let [a, b, c, d] = sums;
+                let sum = _mm256_or_si256(_mm256_or_si256(a, b), _mm256_or_si256(c, d));
+                $signs($cast(sum)) != 0
+            }
+        };
+    }
+    scan!(of_4, i32, _mm256_set1_epi32, _mm256_sub_epi32, _mm256_castsi256_ps, _mm256_movemask_ps);
+    scan!(of_8, i64, _mm256_set1_epi64x, _mm256_sub_epi64, _mm256_castsi256_pd, _mm256_movemask_pd);
 }
 
 #[cfg(test)]
@@ -168,6 +225,19 @@ mod tests {
             assert_eq!(check(0, 2), message(-7));
             assert_eq!(check(n - 1, 5), message(-9));
             assert_eq!(check(n, 1), None);
+        }
+    }
+
+    #[test]
+    fn an_element_outside_is_found_at_each_place_of_a_vector() {
+        for (dtype, bytes, wrong) in [(DType::I32, 4, -1i64), (DType::I64, 8, -1), (DType::I64, 8, 1 << 40)] {
+            for at in 0..2 * 128 / bytes + 3 {
+                let mut data = vec![0u8; (2 * 128 / bytes + 3) * bytes];
+                assert_eq!(first(dtype, &data, (0, 1), (0, 6), 1), None);
+                data[at * bytes..][..bytes].copy_from_slice(&wrong.to_le_bytes()[..bytes]);
+                let text = first(dtype, &data, (0, 1), (0, 6), 1).unwrap();
+                assert_eq!(text, format!("invalid: index {wrong} in tensor `x` lies outside of 0..=6"));
+            }
         }
     }
 
