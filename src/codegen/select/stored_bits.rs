@@ -1,8 +1,8 @@
 //! Stores of the low bits: what changes only bits that no store writes is left out.
 //!
 //! Integers of 8 and 16 bits are brought back into their range after each operation. Where the result is stored alone, the store
-//! itself drops the upper bits: a mask of the lower ones, or a shift there and back, before it is superfluous. What was rounded
-//! to a half before is not rounded again, and a store of a whole register rounds to bf16 itself.
+//! itself drops the upper bits: a mask of the lower ones, or a shift there and back, before it is superfluous. A value
+//! that was rounded to bf16 before is not rounded again, and a store of a whole register rounds to bf16 itself.
 //!
 //! In and out: a function. Invariant: memory gets the same bytes.
 
@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 
 /// Lets stores take their operands from before operations that leave the bits that are stored.
 pub fn store_low_bits(function: &mut Function) {
-    let mut dropped = BTreeSet::new();
     let uses = uses(function, Class::Vector);
+    let mut dropped = BTreeSet::new();
     for store in 0..function.insts.len() {
         let (Inst::VStore { src, ty, mem, .. } | Inst::VScatter { src, ty, mem, .. }) = function.insts[store] else {
             continue;
