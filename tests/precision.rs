@@ -7,7 +7,7 @@ use common::host_targets;
 use tilewright::internal::expr::BinaryOp;
 use tilewright::internal::expr::scalar::number::{f16_to_f32, f32_to_bf16, f32_to_f16};
 use tilewright::internal::graph::op::{Layout, Op, Window};
-use tilewright::{Algorithm, Compiled, GraphBuilder, Model, Options, Precision, Target, Tensor, ValueId};
+use tilewright::{Algorithm, Compiled, DType, GraphBuilder, Model, Options, Precision, Target, Tensor, ValueId};
 
 const HALVES: [Precision; 2] = [Precision::Bf16, Precision::F16];
 
@@ -134,7 +134,7 @@ fn operands_are_rounded_and_sums_are_not() {
 #[test]
 fn weights_take_half_the_memory() {
     let mut b = GraphBuilder::new("two");
-    let x = b.input("x", tilewright::DType::F32, &[1, 16, 12, 12]);
+    let x = b.input("x", DType::F32, &[1, 16, 12, 12]);
     let weights = [b.constant(random(2, &[32, 16, 3, 3])), b.constant(random(3, &[16, 32, 3, 3]))];
     let scale = b.constant(random(4, &[32, 1, 1]));
     let y = b.conv2d(x, weights[0], 1, 1).unwrap();
@@ -163,6 +163,41 @@ fn weights_take_half_the_memory() {
             let wanted = if sums_pairs { "dpbf16ps" } else { "of widened halves" };
             assert!(instructions.iter().any(|i| i.contains(wanted)), "{instructions:?}");
         }
+    }
+}
+
+/// A file of halves, whose operators compute in f32: where the target has products of them, they are multiplied as they are stored.
+#[test]
+fn stored_halves_are_multiplied_as_they_are() {
+    let mut b = GraphBuilder::new("stored");
+    let x = b.input("x", DType::BF16, &[1, 64, 14, 14]);
+    let weights = half(Precision::Bf16, &random(2, &[64, 64, 3, 3]));
+    let w = b.constant(weights.clone());
+    let wide = b.op(Op::Cast(DType::F32), &[x]).unwrap()[0];
+    let y = b.conv2d(wide, w, 1, 1).unwrap();
+    b.output("y", y).unwrap();
+    let stored = Model::from_graph(b.build().unwrap());
+    let image = half(Precision::Bf16, &random(1, &[1, 64, 14, 14]));
+    let bits: Vec<u8> = image.to_vec::<f32>().into_iter().flat_map(|v| f32_to_bf16(v).to_le_bytes()).collect();
+    let x = Tensor { dtype: DType::BF16, shape: image.shape.clone(), data: bits.into() };
+    let window = Window {
+        kernel: vec![3; 2],
+        stride: vec![1; 2],
+        dilation: vec![1; 2],
+        pad_before: vec![1; 2],
+        pad_after: vec![1; 2],
+    };
+    let op = Op::Conv { window, group: 1, layout: Layout::Nchw };
+    let wide = model(&Case { name: "wide", op, x: image.clone(), constants: vec![weights] });
+    for target in targets() {
+        let exact = compiled(&wide, &target, Precision::F32).run(&[("x", &image)]).unwrap().remove(0);
+        let got = compiled(&stored, &target, Precision::F32).run(&[("x", &x)]).unwrap().remove(0);
+        assert!(difference(&got, &exact) < 2e-6, "{}: off by {}", target.name, difference(&got, &exact));
+        let options = Options { target: Some(target.clone()), max_error: 0.0, ..Options::default() };
+        let report = stored.compile_module(&options).unwrap().1;
+        let mut instructions = report.kernels.iter().flat_map(|k| &k.phases).filter_map(|p| p.instruction.clone());
+        let tiles = target.features.names().contains(&"amx-bf16");
+        assert!(!tiles || instructions.any(|i| i.contains("tdpbf16ps")), "{}", target.name);
     }
 }
 

@@ -83,6 +83,11 @@ pub fn word_products(target: &Target) -> bool {
     target.sums_products([DType::I16, DType::I16], DType::I32)
 }
 
+/// The types of 16 bits whose products the target sums in f32.
+pub fn half_products(target: &Target) -> Vec<DType> {
+    [DType::BF16, DType::F16].into_iter().filter(|&half| target.sums_products([half; 2], DType::F32)).collect()
+}
+
 /// The types of operands whose products the target sums in tiles.
 pub fn tile_products(target: &Target) -> Vec<DType> {
     let tiles = target.instructions.iter().filter(|row| row.is_tile());

@@ -139,15 +139,11 @@ fn without_widening(scop: &Scop, body: &Expr) -> Expr {
         Expr::Binary(BinaryOp::Mul, a, b) => {
             Expr::binary(BinaryOp::Mul, without_widening(scop, a), without_widening(scop, b))
         }
-        Expr::Cast(DType::F32, e) if matches!(&**e, Expr::Load(a) if is_half(scop.tensor(a.buffer).dtype)) => {
+        Expr::Cast(DType::F32, e) if matches!(&**e, Expr::Load(a) if scop.tensor(a.buffer).dtype.is_half()) => {
             (**e).clone()
         }
         e => e.clone(),
     }
-}
-
-fn is_half(dtype: DType) -> bool {
-    matches!(dtype, DType::F16 | DType::BF16)
 }
 
 /// Why a read cannot be an operand of a row of fused products and sums.
@@ -162,7 +158,7 @@ fn misfit(
 ) -> Option<String> {
     let (s, o, tensor) = (scop.statement(id), &row.operands[operand], scop.tensor(access.buffer));
     let (name, lane_name) = (&tensor.name, &s.iterators[lane.0 as usize].name);
-    if tensor.dtype != o.dtype && !(o.dtype == DType::F32 && is_half(tensor.dtype)) {
+    if tensor.dtype != o.dtype && !(o.dtype == DType::F32 && tensor.dtype.is_half()) {
         return Some(format!("operand `{name}` is {}, not {}", tensor.dtype, o.dtype));
     }
     let r = references.iter().find(|r| r.access.as_ref() == Some(access)).expect("a read of the statement");

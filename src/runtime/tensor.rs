@@ -92,6 +92,11 @@ impl DType {
         matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
     }
 
+    /// True for floats of 16 bits.
+    pub fn is_half(self) -> bool {
+        matches!(self, DType::F16 | DType::BF16)
+    }
+
     /// True for whole numbers that can be computed with.
     pub fn is_integer(self) -> bool {
         use DType::*;

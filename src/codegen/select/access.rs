@@ -1,7 +1,6 @@
 //! Reads and writes: subscripts to addresses, guards to lane ranges, branches or masks.
 
 use crate::codegen::select::grown;
-use crate::codegen::select::half_precision::is_half;
 use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{Address, Branch};
 use crate::codegen::select::state::{LANE, LocalMode, Selected, Selector, lane_range};
@@ -70,7 +69,7 @@ impl Selector<'_> {
 
     /// The lanes that elements are loaded into.
     fn memory_lane(&self, dtype: DType) -> Result<Lane> {
-        if is_half(dtype) { Ok(Lane::I32) } else { self.lane(dtype) }
+        if dtype.is_half() { Ok(Lane::I32) } else { self.lane(dtype) }
     }
 
     /// The type as which elements of a buffer are loaded.
@@ -547,7 +546,7 @@ impl Selector<'_> {
 
     /// `v` in the lane type and form that memory takes: masks as 0 and 1, halves as their bits.
     fn stored(&mut self, v: Val, lane: Lane) -> Selected<Val> {
-        if is_half(v.dtype) {
+        if v.dtype.is_half() {
             return Ok(self.value_to_half(v));
         }
         if v.dtype != DType::Bool {

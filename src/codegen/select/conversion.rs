@@ -4,7 +4,6 @@
 //! Integers of 8 and 16 bits are held in wider lanes extended by their sign or by zeros; u32 in lanes of 64, u64 in lanes
 //! of i64. Elements of storage types are their bytes: they have no conversions but [`Expr::Bitcast`](crate::expr::Expr).
 
-use crate::codegen::select::half_precision::is_half;
 use crate::codegen::select::state::{Selected, Selector, Val};
 use crate::codegen::select::value::{dtype_of, dtype_range, is_float};
 use crate::codegen::vcode::{Lane, ShiftOp, VBinary, VUnary};
@@ -37,14 +36,14 @@ impl Selector<'_> {
             DType::U32 => self.low_bits(v, 32, false),
             DType::U16 => self.low_bits(v, 16, false),
             DType::U8 => self.low_bits(v, 8, false),
-            dtype if is_half(dtype) => self.half_rounded(v),
+            dtype if dtype.is_half() => self.half_rounded(v),
             _ => v,
         })
     }
 
     /// Returns true if `e`, an f32, is a value that the half `to` can hold: halves widened, or chosen among.
     pub fn fits_half(&self, to: DType, e: &Expr) -> bool {
-        is_half(to) && dtype_of(self.nest, e) == DType::F32 && self.holds_halves(to, e)
+        to.is_half() && dtype_of(self.nest, e) == DType::F32 && self.holds_halves(to, e)
     }
 
     fn holds_halves(&self, to: DType, e: &Expr) -> bool {
@@ -76,7 +75,7 @@ impl Selector<'_> {
     /// The value of elements as they come from memory: bits of halves, integers of less than a lane.
     pub fn from_memory(&mut self, v: Val) -> Selected<Val> {
         match v.dtype {
-            dtype if is_half(dtype) => Ok(self.half_to_value(v)),
+            dtype if dtype.is_half() => Ok(self.half_to_value(v)),
             DType::U32 => self.normalized(v),
             _ => Ok(v),
         }
@@ -90,7 +89,7 @@ impl Selector<'_> {
         // the bits in lanes of integers
         let lane = if to.bytes() == 8 { Lane::I64 } else { Lane::I32 };
         let bits = match v.lane {
-            _ if is_half(v.dtype) => self.value_to_half(v),
+            _ if v.dtype.is_half() => self.value_to_half(v),
             Lane::F32 | Lane::F64 => Val { lane, ..v },
             _ => self.converted(v, lane),
         };

@@ -11,11 +11,6 @@ use crate::codegen::vcode::{Lane, ShiftOp, VBinary, VUnary};
 use crate::expr::CompareOp;
 use crate::runtime::{DType, Features};
 
-/// Returns true if values of this type are rounded after each operation.
-pub fn is_half(dtype: DType) -> bool {
-    matches!(dtype, DType::F16 | DType::BF16)
-}
-
 impl Selector<'_> {
     /// Bits from memory (lanes of i32) to the value.
     pub fn half_to_value(&mut self, bits: Val) -> Val {

@@ -124,6 +124,8 @@ pub struct Network {
     pub word_products: bool,
     /// The types of operands whose products the target sums in tiles.
     pub tile_products: Vec<DType>,
+    /// The types of 16 bits whose products the target sums in f32.
+    pub half_products: Vec<DType>,
     /// The type of 16 bits that the operands of products of f32 are rounded to; `None` where they stay.
     pub halves: Option<DType>,
     /// The last cache keeps the constants from one run to the next.

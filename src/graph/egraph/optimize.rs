@@ -1,7 +1,7 @@
 //! The driver: graph to e-graph, saturation, extraction, and back.
 //!
 //! In: a graph. Out: the cheapest equal graph of the e-graph, the kernel of each of its nodes, and a report. First the rules
-//! that clean up and recognise run to the end, then those that give products operands of 16 bits where these are asked for, then
+//! that clean up and recognise run to the end, then those that give products operands of 16 bits where these are stored or asked for, then
 //! all but these with those for layouts; constants are folded once chosen.
 
 use crate::codegen::Target;
@@ -165,7 +165,8 @@ pub fn optimize(
     let cleaning = saturate(&mut loaded.network, &used(rules::clean()), budget);
     budget.rewrites = budget.rewrites.saturating_sub(cleaning.rewrites());
     loaded.network.halves = options.precision.half();
-    let halves = loaded.network.halves.is_some();
+    loaded.network.half_products = cost::half_products(target);
+    let halves = loaded.network.halves.is_some() || graph.values.iter().any(|v| v.ty.dtype.is_half());
     let narrowing = halves.then(|| saturate(&mut loaded.network, &used(precision::rules()), budget));
     budget.rewrites = budget.rewrites.saturating_sub(narrowing.as_ref().map_or(0, |n| n.rewrites()));
     let mut growth = saturate(&mut loaded.network, &used(rules::with_algorithm(algorithm, block)), budget);

@@ -19,10 +19,6 @@ const AS_THEY_ARE: &[&str] = &[
     "Split", "SplitToSequence", "Squeeze", "TensorScatter", "Tile", "Transpose", "Unsqueeze", "Where",
 ];
 
-fn is_half(dtype: DType) -> bool {
-    matches!(dtype, DType::F16 | DType::BF16)
-}
-
 impl Importer<'_> {
     /// Casts operands that are halves to f32. Returns the type of the results, where these are to be cast back.
     pub(super) fn widen_halves(&mut self, op_type: &str, inputs: &mut [Option<ValueId>]) -> Result<Option<DType>> {
@@ -33,11 +29,11 @@ impl Importer<'_> {
         let read_once = self.reads_weights_once(op_type, inputs);
         let widened = if read_once { 1 } else { inputs.len() };
         for value in inputs[..widened].iter_mut().flatten() {
-            if is_half(self.ty(*value).dtype) {
+            if self.ty(*value).dtype.is_half() {
                 *value = self.cast_to(*value, DType::F32)?;
             }
         }
-        Ok(first.filter(|d| is_half(*d)))
+        Ok(first.filter(|d| d.is_half()))
     }
 
     /// Returns true for the product of a single row with constant weights: it takes as long as these take to read, and widens

@@ -1,11 +1,13 @@
 //! Precision: products and convolutions of f32 whose operands have 16 bits, with sums in f32.
 //!
-//! A row replaces an operator by the same one of rounded operands: what computes them may store them in 16 bits, and weights are
+//! What a file stores in 16 bits is multiplied as it is where the target sums such products: no number changes, and the order of the sum
+//! alone does. Where a precision is asked for, a row replaces an operator by the same one of rounded operands: what computes them may store them in 16 bits, and weights are
 //! so from their folding on. Sums stay in f32, and nothing rounds their result. The rows run once between those that fold
 //! constants into weights and those that multiply layouts and algorithms: scales are in the weights before these are rounded, and
 //! no transform sees rounded numbers. Depthwise convolutions, which no instruction on halves takes, stand beside those of f32.
 //! Where a value is rounded for a convolution, others may read it rounded: then it is stored once, in 16 bits.
 
+use crate::expr::scalar::number::{f16_to_f32, f32_to_f16};
 use crate::graph::egraph::network::Network;
 use crate::graph::op::Op;
 use crate::graph::rules::pattern::Keep::{Beside, Instead};
@@ -63,6 +65,8 @@ pub fn rules() -> Vec<Rule> {
         build  (Beside,  "conv-depthwise-halves",   "(conv@c ...)",                      depthwise_of_halves),
         build  (Instead, "conv-transpose-halves",   "(conv_transpose@c ...)",            of_halves),
         build  (Instead, "matmul-halves",           "(matmul@c ...)",                    of_halves),
+        build  (Beside,  "conv-widened",            "(conv@c ...)",                      of_widened),
+        build  (Beside,  "matmul-widened",          "(matmul@c ...)",                    of_widened),
         build  (Beside,  "elementwise-halves",      "{elementwise}",                     reads_halves),
         build  (Instead, "max-pool-halves",         "(cast@c (max_pool@p ...))",         narrowed_first),
         build  (Instead, "concat-halves",           "(cast@c (concat@p ...))",           narrowed_first),
@@ -99,6 +103,40 @@ fn of_halves(network: &mut Network, m: &Match) -> Option<Id> {
     network.op(op.clone(), &operands)
 }
 
+/// The operator at the root with operands as a file stores them, where these are halves that the target multiplies.
+fn of_widened(network: &mut Network, m: &Match) -> Option<Id> {
+    if network.halves.is_some() || is_depthwise(network, m) {
+        return None;
+    }
+    let (op, operands) = m.root();
+    let products = network.half_products.clone();
+    let half =
+        products.into_iter().find(|&half| operands[..2].iter().any(|&id| widened(network, id, half).is_some()))?;
+    let stored = |network: &mut Network, id| match widened(network, id, half) {
+        None if holds_halves(network, id, half) => network.op(Op::Cast(half), &[id]),
+        stored => stored,
+    };
+    let (x, w) = (stored(network, operands[0])?, stored(network, operands[1])?);
+    let operands: Vec<Id> = [x, w].into_iter().chain(operands[2..].iter().copied()).collect();
+    network.op(op.clone(), &operands)
+}
+
+/// The class of halves that one of f32 was widened from.
+fn widened(network: &Network, id: Id, half: DType) -> Option<Id> {
+    network.converted_from(id, |from, to| (from, to) == (half, DType::F32))
+}
+
+/// Returns true for a constant that rounding to halves does not change.
+fn holds_halves(network: &Network, id: Id, half: DType) -> bool {
+    let exact = |bits: u32| match half {
+        DType::BF16 => bits & 0xffff == 0,
+        _ => f16_to_f32(f32_to_f16(f32::from_bits(bits))).to_bits() == bits,
+    };
+    network.value(id).is_some_and(|t| {
+        t.dtype == DType::F32 && t.data.chunks_exact(4).all(|b| exact(u32::from_le_bytes([b[0], b[1], b[2], b[3]])))
+    })
+}
+
 /// The operator at the root with operands that convolutions read rounded, where some do. Numbers that become whole or truth
 /// values stay as they are, and so do the sums between the matrix products of transformers, whose errors add up from layer to
 /// layer: with them rounded BERT's error is 1.5 times as large.
@@ -123,9 +161,10 @@ fn reads_halves(network: &mut Network, m: &Match) -> Option<Id> {
 
 /// An operator that moves numbers, or takes the largest, of rounded ones: rounding keeps their order.
 fn narrowed_first(network: &mut Network, m: &Match) -> Option<Id> {
-    let half = network.halves?;
     let (op, operands) = m.application('p');
-    let narrows = matches!(m.application('c').0, Op::Cast(to) if *to == half);
+    let &Op::Cast(half) = m.application('c').0 else { return None };
+    let narrows =
+        network.halves == Some(half) || half.is_half() && operands.iter().all(|&x| widened(network, x, half).is_some());
     if !narrows || operands.iter().any(|&x| network.ty(x).dtype != DType::F32) {
         return None;
     }
@@ -139,7 +178,7 @@ fn sum_of_rounded(network: &mut Network, m: &Match) -> Option<Id> {
     let y = m.get('y');
     let stored =
         network.ty(y).dtype == DType::F32 && !network.is_constant(y) && network.shape(y) == network.shape(m.class);
-    if !stored || network.converted_from(y, |from, _| is_half(from)).is_some() {
+    if !stored || network.converted_from(y, |from, _| from.is_half()).is_some() {
         return None;
     }
     let bits = network.op(Op::Cast(half), &[y])?;
@@ -150,22 +189,17 @@ fn sum_of_rounded(network: &mut Network, m: &Match) -> Option<Id> {
     network.op(op.clone(), &operands)
 }
 
-/// Returns true for floats of 16 bits.
-fn is_half(dtype: DType) -> bool {
-    matches!(dtype, DType::F16 | DType::BF16)
-}
-
 /// A class in 16 bits: what it was widened from, or its numbers rounded.
 fn rounded(network: &mut Network, id: Id, half: DType) -> Option<Id> {
     network
-        .converted_from(id, |from, to| is_half(from) && to == DType::F32)
+        .converted_from(id, |from, to| from.is_half() && to == DType::F32)
         .or_else(|| network.op(Op::Cast(half), &[id]))
 }
 
 /// A class in f32: what its halves were rounded from, or else these widened.
 pub fn unrounded(network: &mut Network, id: Id) -> Option<Id> {
     let half = network.ty(id).dtype;
-    if !is_half(half) {
+    if !half.is_half() {
         return Some(id);
     }
     let source = |network: &Network, id: Id| network.converted_from(id, |from, to| (from, to) == (DType::F32, half));

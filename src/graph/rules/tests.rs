@@ -28,6 +28,8 @@ struct Sample {
     equal: Vec<(ValueId, ValueId)>,
     /// The target has products of i16 and none of bytes, not the other way round.
     words: bool,
+    /// No product of f32 is rounded, only what is stored in 16 bits is multiplied so.
+    stored: bool,
 }
 
 impl Sample {
@@ -79,7 +81,8 @@ impl Sample {
         let Loaded { mut network, class, .. } = load(&self.graph).unwrap();
         network.max_error = 1e-4;
         (network.byte_products, network.word_products) = (Some(DType::U8).filter(|_| !self.words), self.words);
-        network.halves = Some(DType::BF16);
+        network.halves = Some(DType::BF16).filter(|_| !self.stored);
+        network.half_products = vec![DType::BF16];
         network.tile_products = vec![DType::BF16];
         for (a, b) in &self.equal {
             network.egraph.union(class[a.0 as usize], class[b.0 as usize]);
