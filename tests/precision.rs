@@ -104,6 +104,11 @@ fn difference(got: &Tensor, wanted: &Tensor) -> f32 {
     got.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / scale
 }
 
+/// Returns true for a target with instructions that multiply pairs of these halves.
+fn multiplies(target: &Target, precision: Precision) -> bool {
+    precision == Precision::Bf16 && target.features.names().contains(&"avx512bf16")
+}
+
 /// Operands that are rounded before have the same results in f32, up to the order of sums.
 #[test]
 fn operands_are_rounded_and_sums_are_not() {
@@ -118,8 +123,9 @@ fn operands_are_rounded_and_sums_are_not() {
                 let exact =
                     compiled(&model(&before), &target, Precision::F32).run(&[("x", &before.x)]).unwrap().remove(0);
                 let plain = compiled(&model(&case), &target, Precision::F32).run(&[("x", &case.x)]).unwrap().remove(0);
-                if case.name == "depthwise" && difference(&got, &plain) == 0.0 {
-                    // the convolution of f32 is cheaper
+                // no instruction multiplies halves in these: to widen them is dearer
+                let widened = ["depthwise", "transposed convolution"].contains(&case.name);
+                if (widened || !multiplies(&target, precision)) && difference(&got, &plain) == 0.0 {
                     continue;
                 }
                 assert!(difference(&got, &exact) < 2e-6, "{what}: off by {}", difference(&got, &exact));
@@ -153,15 +159,17 @@ fn weights_take_half_the_memory() {
         for precision in HALVES {
             let (_, report) = module(precision);
             let bytes = report.weights_bytes;
+            if !multiplies(&target, precision) {
+                assert!(bytes <= whole, "{precision} on {}: {bytes} of {whole} bytes", target.name);
+                continue;
+            }
             assert!(bytes * 2 <= whole + 1024, "{precision} on {}: {bytes} of {whole} bytes", target.name);
             let run = |precision| compiled(&model, &target, precision).run(&[("x", &x)]).unwrap().remove(0);
             let lost = difference(&run(precision), &run(Precision::F32));
             assert!(lost > 1e-5 && lost < 2e-2, "{precision} on {}: rounding changes {lost}", target.name);
             let instructions: Vec<String> =
                 report.kernels.iter().flat_map(|k| &k.phases).filter_map(|p| p.instruction.clone()).collect();
-            let sums_pairs = precision == Precision::Bf16 && target.features.names().contains(&"avx512bf16");
-            let wanted = if sums_pairs { "dpbf16ps" } else { "of widened halves" };
-            assert!(instructions.iter().any(|i| i.contains(wanted)), "{instructions:?}");
+            assert!(instructions.iter().any(|i| i.contains("dpbf16ps")), "{instructions:?}");
         }
     }
 }
