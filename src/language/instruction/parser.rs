@@ -6,8 +6,8 @@ use crate::expr::syntax::{Kind, Name};
 use crate::language::lexer::{Token, tokens};
 use crate::language::parser::Parser;
 use crate::language::source::{Checked, Diagnostic, Source};
-use crate::runtime::Result;
 use crate::runtime::error::did_you_mean;
+use crate::runtime::{DType, Result};
 
 /// Parses a file; messages contain `name`. A byte order mark at the beginning is skipped.
 ///
@@ -50,10 +50,16 @@ struct Items {
     code: Vec<Code>,
 }
 
-/// After `instruction`.
-/// A word of a processor feature, such as `avx512f` or `amx-bf16`.
+/// A word of a processor feature, such as `avx512f` or `amx-bf16`; `bf16` is one of AArch64.
 fn feature(p: &mut Parser) -> Checked<Name> {
-    let mut feature = p.name("a processor feature, such as `avx512f` or `neon`")?;
+    let mut feature = match p.peek().clone() {
+        Token::Word(text) if text == DType::BF16.name() => {
+            let span = p.span();
+            p.step();
+            Name { text, span }
+        }
+        _ => p.name("a processor feature, such as `avx512f` or `neon`")?,
+    };
     while p.accept("-") {
         let (span, Token::Word(part)) = (p.span(), p.peek().clone()) else {
             return p.fail("the rest of the word of a processor feature");
@@ -64,6 +70,7 @@ fn feature(p: &mut Parser) -> Checked<Name> {
     Ok(feature)
 }
 
+/// After `instruction`.
 fn instruction(p: &mut Parser) -> Checked<Instruction> {
     let name = p.name("the name of the instruction")?;
     p.expect_word("needs")?;
