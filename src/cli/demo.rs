@@ -1,9 +1,10 @@
 //! `demo`: reads the picture of a line of text.
 
+use super::model_arguments::precision_parser;
 use super::ocr;
 use super::progress::Progress;
 use std::path::PathBuf;
-use tilewright::{Error, Model, Options, Result};
+use tilewright::{Error, Model, Options, Precision, Result};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -13,6 +14,9 @@ pub struct Arguments {
     /// The recogniser
     #[arg(long, default_value = "target/models/ppocr_v4_rec.onnx")]
     model: PathBuf,
+    /// Type of the operands of products and convolutions: f32, or with sums in f32 bf16 or f16
+    #[arg(long, value_name = "P", default_value = "f32", value_parser = precision_parser())]
+    precision: Precision,
 }
 
 impl Arguments {
@@ -41,7 +45,7 @@ impl Arguments {
         };
         let tensor = ocr::preprocess(&picture)?;
         progress.stage(format!("compiling the recogniser for {} pixels of width", tensor.shape[3]));
-        let compiled = model.compile(&Options::default())?;
+        let compiled = model.compile(&Options { precision: self.precision, ..Options::default() })?;
         let inputs = [(input.name.as_str(), &tensor)];
         let outputs = compiled.run(&inputs)?;
         let output = outputs.first().ok_or_else(|| Error::Invalid("the recogniser has no output".into()))?;

@@ -227,7 +227,7 @@ fn algorithm_parser() -> impl TypedValueParser<Value = Algorithm> {
 }
 
 /// Reads the type of the operands of products.
-fn precision_parser() -> impl TypedValueParser<Value = Precision> {
+pub fn precision_parser() -> impl TypedValueParser<Value = Precision> {
     PossibleValuesParser::new(Precision::NAMES).try_map(|name| name.parse::<Precision>())
 }
 

@@ -389,8 +389,10 @@ fn the_demo_reads_every_picture() {
     for name in ["line", "invoice", "sign"] {
         let picture = format!("datasets/pictures/{name}.png");
         let expected = std::fs::read_to_string(root().join(format!("datasets/pictures/{name}.txt"))).unwrap();
-        let text = succeeds(&["demo", &picture]);
-        assert_eq!(text.lines().last(), Some(expected.trim_end()), "{name}");
+        for precision in ["f32", "bf16", "f16"] {
+            let text = succeeds(&["demo", &picture, "--precision", precision]);
+            assert_eq!(text.lines().last(), Some(expected.trim_end()), "{name} in {precision}");
+        }
     }
 }
 
