@@ -194,7 +194,8 @@ impl Network {
     }
 
     /// Returns true if some use of a number, perhaps moved, is a whole number near it, which another last bit may change by
-    /// one.
+    /// one. What elementwise operators make of a single number is a use of it too: it may be the scale by which a tensor is
+    /// quantised.
     pub fn becomes_whole(&self, id: Id) -> bool {
         let mut open = vec![self.find(id)];
         let mut seen = FxHashSet::from_iter(open.clone());
@@ -204,7 +205,7 @@ impl Network {
                 match op {
                     Op::Unary(UnaryOp::Round | UnaryOp::Floor | UnaryOp::Ceil) => return true,
                     Op::Cast(to) if !to.is_float() => return true,
-                    _ if op.kind() == FusionKind::Injective && !op.is_elementwise() => {
+                    _ if op.kind() == FusionKind::Injective && (!op.is_elementwise() || self.is_single_real(class)) => {
                         let moved = self.find(parent);
                         if seen.insert(moved) {
                             open.push(moved);
@@ -215,6 +216,12 @@ impl Network {
             }
         }
         false
+    }
+
+    /// Returns true for one floating-point number.
+    fn is_single_real(&self, id: Id) -> bool {
+        let ty = self.ty(id);
+        ty.dtype.is_float() && ty.shape.iter().all(|&extent| extent == 1)
     }
 
     /// Returns true if an operator that `wanted` accepts reads a class.
