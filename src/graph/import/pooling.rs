@@ -9,39 +9,75 @@ use crate::graph::ir::ValueId;
 use crate::graph::op::{Layout, Op, PoolKind, ReduceOp, Window};
 use crate::runtime::{DType, Error, Result, Tensor};
 
-/// The window of a pooling; with `ceil_mode` the padding after is extended so that a last, partial window fits.
-fn pool_window(g: &Importer, n: &Source, x: ValueId) -> Result<(Window, Vec<i64>)> {
+/// Where a pooling has its windows.
+enum Windows {
+    /// The window, and the declared padding after each dimension.
+    Placed(Window, Vec<i64>),
+    /// There is none, so that the result of this shape has no elements.
+    Nowhere(Vec<i64>),
+}
+
+/// The windows of a pooling; with `ceil_mode` the padding after is extended so that a last, partial window fits.
+///
+/// A window that is larger than the padded image by less than its stride has one place, and takes the part of it inside the
+/// image; one that is larger by exactly its stride has none. So it follows from the quotient towards zero in the shape
+/// inference of the standard.
+fn pool_windows(g: &Importer, n: &Source, x: ValueId) -> Result<Windows> {
     let input = spatial(g, x)?;
     let rank = input.len();
-    let kernel = per_axis(n, "kernel_shape", rank, 0, 1)?;
-    let stride = per_axis(n, "strides", rank, 1, 1)?;
+    let mut kernel = per_axis(n, "kernel_shape", rank, 0, 1)?;
+    let mut stride = per_axis(n, "strides", rank, 1, 1)?;
     let dilation = per_axis(n, "dilations", rank, 1, 1)?;
     let (pad_before, mut pad_after) = padding(n, &input, &kernel, &stride, &dilation)?;
     let declared = pad_after.clone();
+    let ceil = n.flag("ceil_mode", false);
+    let mut shape = g.shape(x).to_vec();
     for i in 0..rank {
-        if pad_before[i].max(pad_after[i]) > (kernel[i] - 1) * dilation[i] {
+        let reach = (kernel[i] - 1) * dilation[i] + 1;
+        if pad_before[i].max(pad_after[i]) >= reach {
             return Err(Error::Invalid(format!("the padding of spatial dimension {i} is as large as the window")));
         }
-    }
-    if n.flag("ceil_mode", false) {
-        for i in 0..rank {
-            let room = input[i] + pad_before[i] + pad_after[i] - (kernel[i] - 1) * dilation[i] - 1;
+        let extent = input[i] + pad_before[i] + pad_after[i];
+        let room = extent - reach;
+        if room < 0 {
+            let places = if ceil { 1 + (room + stride[i] - 1).div_euclid(stride[i]) } else { 1 + room / stride[i] };
+            if places < 0 || extent < 1 {
+                return Err(Error::Invalid(format!(
+                    "a window of {reach} does not fit into spatial dimension {i} of extent {}",
+                    input[i]
+                )));
+            }
+            (kernel[i], stride[i]) = ((extent - 1) / dilation[i] + 1, stride[i].max(extent));
+            shape[i + 2] = places;
+        } else if ceil {
             let mut steps = (room + stride[i] - 1).div_euclid(stride[i]);
             // the last window starts inside the input or the padding before it
             if steps * stride[i] >= input[i] + pad_before[i] {
                 steps -= 1;
             }
             pad_after[i] += (steps * stride[i] - room).max(0);
+            shape[i + 2] = steps + 1;
+        } else {
+            shape[i + 2] = room / stride[i] + 1;
         }
+    }
+    if shape[2..].contains(&0) {
+        return Ok(Windows::Nowhere(shape));
     }
     let window = Window { kernel, stride, dilation, pad_before, pad_after };
     check_fit(&window, &input)?;
-    Ok((window, declared))
+    Ok(Windows::Placed(window, declared))
 }
 
 pub(super) fn max_pool(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
-    let (window, _) = pool_window(g, n, x)?;
+    let window = match pool_windows(g, n, x)? {
+        Windows::Placed(window, _) => window,
+        Windows::Nowhere(shape) => {
+            let y = g.zeros(g.ty(x).dtype, &shape)?;
+            return Ok(if n.wants_output(1) { vec![y, g.zeros(DType::I64, &shape)?] } else { vec![y] });
+        }
+    };
     let y = g.emit(Op::Pool { kind: PoolKind::Max, window: window.clone(), layout: Layout::Nchw }, &[x])?;
     if !n.wants_output(1) {
         return Ok(vec![y]);
@@ -166,8 +202,11 @@ impl Importer<'_> {
 pub(super) fn lp_pool(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
     g.require_float(x)?;
-    let (window, _) = pool_window(g, n, x)?;
     let p = exponent(n)?;
+    let window = match pool_windows(g, n, x)? {
+        Windows::Placed(window, _) => window,
+        Windows::Nowhere(shape) => return Ok(vec![g.zeros(g.ty(x).dtype, &shape)?]),
+    };
     let powers = g.magnitude_power(x, p)?;
     let elements = count(&window.kernel) as f64;
     let kind = PoolKind::Average { count_padding: true };
@@ -193,7 +232,10 @@ pub(super) fn average_pool(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>>
 
 /// The means of the windows of `x` that the attributes of a node say.
 pub(super) fn averages(g: &mut Importer, n: &Source, mut x: ValueId) -> Result<ValueId> {
-    let (mut window, declared) = pool_window(g, n, x)?;
+    let (mut window, declared) = match pool_windows(g, n, x)? {
+        Windows::Placed(window, declared) => (window, declared),
+        Windows::Nowhere(shape) => return g.zeros(g.ty(x).dtype, &shape),
+    };
     let mut count_padding = n.flag("count_include_pad", false);
     if count_padding && window.pad_after != declared {
         // the declared padding counts, the extension of ceil_mode does not
