@@ -74,12 +74,8 @@ use provenance::Provenance;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use walk::{describe, prefix, read_names, unsupported};
+use walk::{describe, describe_in, prefix, read_names, unsupported};
 
-/// The newest operator set whose meaning is known.
-const NEWEST_OPSET: i64 = 28;
-/// The oldest.
-const OLDEST_OPSET: i64 = 1;
 /// The largest file, in bytes: as large as a message can be. Weights beyond that are external data.
 const MAX_FILE_BYTES: u64 = 1 << 31;
 
@@ -119,15 +115,7 @@ impl OnnxModel {
         let Some(graph) = &proto.graph else {
             return Err(Error::Invalid("this ONNX file has no graph".into()));
         };
-        let opset =
-            proto.opset_import.iter().find(|o| o.domain.is_empty()).map(|o| o.version).ok_or_else(|| {
-                Error::Invalid("the file does not say which set of ONNX's own operators it uses".into())
-            })?;
-        if !(OLDEST_OPSET..=NEWEST_OPSET).contains(&opset) {
-            return Err(Error::Unsupported(format!(
-                "operator set {opset}: this importer knows {OLDEST_OPSET} to {NEWEST_OPSET}"
-            )));
-        }
+        let opset = model::declared_opset(&proto, graph, &opsets)?;
         if graph.output.is_empty() {
             return Err(Error::Invalid("the graph has no outputs".into()));
         }
@@ -229,7 +217,7 @@ fn check_nodes<'a>(
     for node in live.iter().filter(|_| depth == 0) {
         let opset = opset_of(node);
         if let Err(reason) = table::lookup(node, opset) {
-            problems.push(format!("{} (opset {opset}): {reason}", describe(node)));
+            problems.push(format!("{}: {reason}", describe_in(node, opset)));
         }
     }
     if !problems.is_empty() {
@@ -237,7 +225,7 @@ fn check_nodes<'a>(
     }
     for node in live {
         let opset = opset_of(node);
-        let place = || format!("{} (opset {opset})", describe(node));
+        let place = || describe_in(node, opset);
         let known = depth == 0 || table::lookup(node, opset).is_ok();
         let checked = if known { attributes::check(node, opset) } else { Ok(()) };
         checked.map_err(|reason| Error::Invalid(format!("{}: {reason}", place())))?;
@@ -390,7 +378,7 @@ impl<'m> Importer<'m> {
                     if walk::may_wait(node) {
                         self.waits.set(true);
                     }
-                    problems.push(format!("{} (opset {}): {reason}", describe(node), self.model.opset_of(node)));
+                    problems.push(format!("{}: {reason}", describe_in(node, self.model.opset_of(node))));
                     self.values.extend(node.output.iter().map(|o| (o.as_str(), None)));
                 }
                 Err(error) => return Err(prefix(&describe(node), error)),

@@ -10,7 +10,7 @@ use tilewright::Limits;
 use tilewright::Module;
 use tilewright::Session;
 use tilewright::internal::graph::proto::{
-    AttributeProto, DimensionProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto,
+    AttributeProto, DimensionProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
 };
 use tilewright::internal::language;
 use tilewright::{DType, Error, Model, Options, Result, Tensor};
@@ -246,6 +246,45 @@ fn nodes_that_make_no_sense_are_refused() {
     if let Some(bytes) = peak_memory() {
         assert!(bytes < 2 << 30, "the peak was {bytes} bytes");
     }
+}
+
+#[test]
+fn what_is_left_out_on_purpose_is_named() {
+    let of_domains = |node_domain: &str, imported: &[&str], op: &str| {
+        let mut model = ModelProto::decode(&one_node(18, &format!("{op} x"))[..]).unwrap();
+        let own = model.opset_import.remove(0);
+        model.opset_import =
+            imported.iter().map(|d| OperatorSetIdProto { domain: d.to_string(), ..own.clone() }).collect();
+        model.graph.as_mut().unwrap().node[0].domain = node_domain.into();
+        run(&model.encode_to_vec())
+    };
+    let table: &[(&str, &[&str], &str, &[&str])] = &[
+        (
+            "ai.onnx.ml",
+            &["ai.onnx.ml"],
+            "Scaler",
+            &["ai.onnx.ml::Scaler", "classical machine learning", "not supported"],
+        ),
+        ("ai.onnx.training", &["ai.onnx.training"], "Gradient", &["Gradient", "training are not supported"]),
+        (
+            "ai.onnx.preview.training",
+            &["", "ai.onnx.preview.training"],
+            "Adam",
+            &["Adam", "training are not supported"],
+        ),
+        ("", &["ai.onnx.ml"], "Relu", &["Relu", "does not import"]),
+        ("", &[], "Relu", &["Relu", "does not import"]),
+        ("", &[""], "StringNormalizer", &["StringNormalizer", "strings are not supported"]),
+        ("", &[""], "ImageDecoder", &["ImageDecoder", "encoded images are not supported"]),
+        ("my.ops", &["my.ops"], "Relu", &["my.ops::Relu", "domain `my.ops` is not known"]),
+    ];
+    for (domain, imported, op, words) in table {
+        let message = refusal(of_domains(domain, imported, op));
+        says(&message, words);
+        assert_eq!(message.contains("(opset"), domain.is_empty() && imported == &[""], "{message}");
+    }
+    // a file of contributed operators alone need not say which set of ONNX's own it uses
+    of_domains("com.microsoft", &["com.microsoft"], "FastGelu").unwrap();
 }
 
 #[test]

@@ -23,7 +23,12 @@ pub(super) fn lookup(node: &NodeProto, opset: i64) -> std::result::Result<Conver
             let row = CONTRIB.binary_search_by_key(&node.op_type.as_str(), |row| row.0);
             return row.map(|i| CONTRIB[i].1).map_err(|_| "the operator is not known".into());
         }
+        "ai.onnx.ml" => return Err("operators of classical machine learning are not supported".into()),
+        "ai.onnx.training" | "ai.onnx.preview.training" => return Err("operators of training are not supported".into()),
         other => return Err(format!("the domain `{other}` is not known")),
+    }
+    if let Some((_, what)) = REFUSED.iter().find(|row| row.0 == node.op_type) {
+        return Err(format!("{what} are not supported"));
     }
     match TABLE.binary_search_by_key(&node.op_type.as_str(), |row| row.0) {
         Err(_) => Err("the operator is not known".into()),
@@ -31,6 +36,15 @@ pub(super) fn lookup(node: &NodeProto, opset: i64) -> std::result::Result<Conver
         Ok(i) => Ok(TABLE[i].2),
     }
 }
+
+/// Operators of ONNX's own domain that are left out on purpose, and what they compute.
+const REFUSED: [(&str, &str); 5] = [
+    ("ImageDecoder", "encoded images"),
+    ("RegexFullMatch", "operators on strings"),
+    ("StringConcat", "operators on strings"),
+    ("StringNormalizer", "operators on strings"),
+    ("StringSplit", "operators on strings"),
+];
 
 /// Domain, name and first operator set of each row.
 pub(super) fn rows() -> impl Iterator<Item = (&'static str, &'static str, i64)> {

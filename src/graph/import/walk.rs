@@ -24,6 +24,12 @@ pub fn describe(node: &NodeProto) -> String {
     format!("{domain}{} {name}", node.op_type)
 }
 
+/// As [`describe`], with the operator set of ONNX's own domain.
+pub fn describe_in(node: &NodeProto, opset: i64) -> String {
+    let description = describe(node);
+    if node.domain.is_empty() { format!("{description} (opset {opset})") } else { description }
+}
+
 pub fn unsupported(problems: Vec<String>) -> Error {
     let count = problems.len();
     let plural = if count == 1 { "node is" } else { "nodes are" };
