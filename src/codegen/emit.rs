@@ -115,6 +115,10 @@ pub trait Vectors {
     fn multiply_add(&mut self, acc: u8, ty: VType, a: u8, b: u8, negate: bool) -> bool;
     fn compare(&mut self, op: CompareOp, ty: VType, d: u8, a: u8, b: u8);
     fn select(&mut self, ty: VType, d: u8, mask: u8, a: u8, b: u8);
+    /// `d = a / b`, of the operands a, b and the inverse of b.
+    fn quotient(&mut self, _ty: VType, _d: u8, _operands: [u8; 3]) -> bool {
+        false
+    }
     /// `d = op(a, b) ? yes : no`, of the operands a, b, yes, no.
     fn choose(&mut self, _op: CompareOp, _ty: VType, _d: u8, _operands: [u8; 4]) -> bool {
         false
@@ -347,6 +351,9 @@ where
                     return self.binary(VBinary::Mul, ty, vectors[0], a, b, &vectors[1..])
                         && self.binary(op, ty, acc, acc, vectors[0], &[]);
                 }
+            }
+            Inst::VQuotient { dst, ty, a, b, inverse } => {
+                return self.quotient(ty, dst.number(), [a, b, inverse].map(|r| r.number()));
             }
             Inst::VCompare { op, dst, ty, a, b } => self.compare(op, ty, dst.number(), a.number(), b.number()),
             Inst::VSelect { dst, ty, mask, a, b } => {

@@ -133,6 +133,10 @@ machine! {
         "cycles", "New shapes for tile registers", "Loop of ldtilecfg on AVX-512; others have none";
     scalar_add_latency f64 = 1.6, 3.0, 2.0;
         "cycles", "From the start of an addition of one element until the next one can use it", "Measured by chains of additions on AVX-512, whose clock is higher than under vector load; others unmeasured";
+    inverse_cycles [f64; 2] = [4.3, 5.0];
+        "cycles", "Inverses of a vector of f32 and of f64, by Newton's iteration", "Measured by loops of quotients on AVX-512; others divide";
+    quotient_cycles f64 = 2.0;
+        "cycles", "Quotients of a vector by known inverses", "Measured by loops of quotients on AVX-512; others divide";
     load_latency usize = 5, 5, 4;
         "cycles", "From the start of a vector load until its result can be used", "Unmeasured";
     loads_per_cycle usize = 2;

@@ -31,6 +31,7 @@ pub mod math;
 pub mod narrow;
 pub mod prefetch;
 pub mod prepare;
+pub mod quotients;
 pub mod register_pressure;
 pub mod scalar_expansion;
 pub mod scalar_replacement;
@@ -119,6 +120,7 @@ fn lower_phase(
                 stored_bits::store_low_bits(&mut function);
                 single_lane::narrow(&mut function);
                 choose::join(&mut function, target);
+                quotients::divide(&mut function, target);
                 list_scheduling::schedule_loops(&mut function, target);
                 return Ok(function);
             }

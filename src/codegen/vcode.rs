@@ -10,6 +10,7 @@
 //! `scratch_bytes` bytes, 64-byte aligned, of the thread's own. Subnormal floats count as zero in arithmetic (each operation
 //! on one would take a hundred cycles); the caller's floating-point mode is restored.
 
+mod arithmetic;
 pub mod execute;
 pub mod lanes;
 pub mod operands;
@@ -137,6 +138,8 @@ pub enum VUnary {
     Ceil,
     /// Nearest, ties to even.
     Round,
+    /// The inverse, correctly rounded, for [`Inst::VQuotient`]; not-a-number where it or the number is not normal. AVX-512.
+    Inverse,
     /// Every bit inverted.
     Not,
     /// In words: the f32 that the f16 in the low half is. Subnormal halves are numbers; another not-a-number may result.

@@ -12,6 +12,7 @@ mod encode;
 mod gather;
 mod memory;
 mod opcode;
+mod quotient;
 mod scalar;
 mod strided;
 mod tiles;
@@ -242,7 +243,19 @@ impl Emitter<'_> {
     /// An encoding without mask and immediate; VEX when the instruction has no other form.
     fn plain(&self, op: Op, width: Width, reg: u8, second: u8, rm: Rm) -> Encoding {
         let evex = self.arch.evex && op.forms != opcode::Forms::Vex;
-        Encoding { op, evex, width, reg, second, rm, mask: 0, zeroing: false, immediate: None, vector_index: false }
+        Encoding {
+            op,
+            evex,
+            width,
+            reg,
+            second,
+            rm,
+            mask: 0,
+            zeroing: false,
+            towards_zero: false,
+            immediate: None,
+            vector_index: false,
+        }
     }
 
     fn vector(&mut self, e: Encoding) {

@@ -27,7 +27,7 @@ impl math::Builder for Selector<'_> {
         self.vector_binary(VBinary::Mul, a, b)
     }
     fn div(&mut self, a: Val, b: Val) -> Val {
-        self.vector_binary(VBinary::Div, a, b)
+        self.float_quotient(a, b)
     }
     fn min(&mut self, a: Val, b: Val) -> Val {
         self.vector_binary(VBinary::Min, a, b)

@@ -8,7 +8,8 @@
 
 use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{Selected, Selector};
-use crate::codegen::vcode::{Lane, VBinary, VUnary};
+use crate::codegen::target::Isa;
+use crate::codegen::vcode::{Inst, Lane, VBinary, VUnary};
 use crate::expr::scalar::Value;
 use crate::expr::{CompareOp, Expr};
 use crate::runtime::DType;
@@ -46,6 +47,19 @@ impl Selector<'_> {
         let rest = self.vector_binary(VBinary::Max, rest, least);
         let rest = if small { self.vector_binary(VBinary::Min, rest, most) } else { rest };
         self.fused(rest, inverse, quotient, positive)
+    }
+
+    /// `a / b`. Whole registers of AVX-512 are multiplied with the inverse, which other quotients by `b` share and loops in which
+    /// `b` stays need not compute again.
+    pub fn float_quotient(&mut self, a: Val, b: Val) -> Val {
+        let ty = self.ty(a.lane, false);
+        let whole = ty.lanes as usize * ty.lane.bytes() == self.target.vector_bytes;
+        if self.target.isa != Isa::Avx512 || !whole || a.uniform && b.uniform {
+            return self.vector_binary(VBinary::Div, a, b);
+        }
+        let inverse = self.vector_unary(VUnary::Inverse, b);
+        let reg = self.emit(|dst| Inst::VQuotient { dst, ty, a: a.reg, b: b.reg, inverse: inverse.reg });
+        Val { reg, uniform: false, ..a }
     }
 
     /// `a - trunc(a / b)·b`, exact while the quotient is below 2^52.

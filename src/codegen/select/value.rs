@@ -492,7 +492,7 @@ impl Selector<'_> {
                 BinaryOp::And if !is_float(a.lane) => self.vector_binary(VBinary::And, a, b),
                 BinaryOp::Or if !is_float(a.lane) => self.vector_binary(VBinary::Or, a, b),
                 BinaryOp::Xor if !is_float(a.lane) => self.vector_binary(VBinary::Xor, a, b),
-                BinaryOp::Div if is_float(a.lane) => self.vector_binary(VBinary::Div, a, b),
+                BinaryOp::Div if is_float(a.lane) => self.float_quotient(a, b),
                 BinaryOp::Mod if is_float(a.lane) => self.float_remainder(a, b)?,
                 BinaryOp::Pow if is_float(a.lane) => self.power(a, b)?,
                 BinaryOp::Div => self.int_divide(a, b)?.0,

@@ -5,7 +5,7 @@
 //! a step writes only its results and temporaries, and reads nothing but its operands and what it has written itself.
 
 use super::program::{Builder, Case, at};
-use super::{cases, masked, random, registers};
+use super::{cases, masked, quotients, random, registers};
 use crate::codegen::disassemble::disassemble;
 use crate::codegen::regalloc::allocation::{Allocation, Place, Step};
 use crate::codegen::regalloc::checker;
@@ -147,6 +147,9 @@ fn examine(case: &Case, target: &Target, change: impl Fn(&mut Allocation)) -> (V
 fn functions(target: &Target) -> Vec<Case> {
     let mut all = cases::all(target.vector_bytes);
     all.extend(random::programs(target));
+    if target.isa == Isa::Avx512 {
+        all.extend(quotients::cases());
+    }
     if target.isa != Isa::Neon {
         all.extend(masked::loads(target.vector_bytes));
     }

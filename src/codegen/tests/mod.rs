@@ -8,6 +8,7 @@ mod masked;
 mod native;
 mod program;
 mod qemu;
+mod quotients;
 mod random;
 mod registers;
 mod scheduling;

@@ -1,7 +1,7 @@
 //! Runs cases on this processor, with their buffers beside pages that may not be touched.
 
 use super::program::{Buffer, Builder, at};
-use super::{cases, masked, program::Case, random, registers};
+use super::{cases, masked, program::Case, quotients, random, registers};
 use crate::codegen::regalloc::checker;
 use crate::codegen::vcode::{Inst, Lane, VBinary, VType};
 use crate::codegen::{Target, assemble, regalloc};
@@ -104,6 +104,7 @@ fn every_instruction_on_avx2() {
 fn every_instruction_on_avx512() {
     run(&Target::avx512(), &cases::all(64));
     run(&Target::avx512(), &masked::loads(64));
+    run(&Target::avx512(), &quotients::cases());
 }
 
 #[test]

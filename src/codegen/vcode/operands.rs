@@ -153,6 +153,11 @@ macro_rules! insts {
             }
             /// Lanes of `a` and `b`, interleaved or every other one.
             VZip Vector "{} = {} {} {}, {}" { dst: Vreg (Def), op: Zip, ty: VType, a: Vreg (Use), b: Vreg (Use) }
+            /// `a / b` by the inverse of `b`: the correctly rounded quotient, but off by at most a unit in the last place where
+            /// the rest of the division is not normal. AVX-512.
+            VQuotient Vector "{} = quotient {} {}, {}, {}" {
+                dst: Vreg (Def), ty: VType, a: Vreg (Use), b: Vreg (Use), inverse: Vreg (Use)
+            }
             /// `acc = a·b + acc`, or `acc - a·b`, rounded once.
             VFma Vector "{} {}= {} {} * {}" {
                 acc: Vreg (UseDef), negate: bool [sign], ty: VType, a: Vreg (Use), b: Vreg (Use)

@@ -227,7 +227,7 @@ names! {
     VUnary {
         Abs = "abs", Neg = "neg", Sqrt = "sqrt", Floor = "floor", Ceil = "ceil", Round = "round", Not = "not",
         WidenHalf = "widenhalf", NarrowHalf = "narrowhalf", RoundHalf = "roundhalf",
-        NarrowBf16 = "narrowbf16"
+        NarrowBf16 = "narrowbf16", Inverse = "inverse"
     }
     VBinary {
         Add = "add", Sub = "sub", Mul = "mul", MulHigh = "mulhigh", MulPairs = "mulpairs", Div = "div", Min = "min", Max = "max",

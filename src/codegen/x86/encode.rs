@@ -57,6 +57,8 @@ pub struct Encoding {
     pub mask: u8,
     /// EVEX: masked lanes become zero.
     pub zeroing: bool,
+    /// EVEX: rounded towards zero, whatever the mode; whole registers without a memory operand.
+    pub towards_zero: bool,
     pub immediate: Option<u8>,
     /// The index register in `rm` is a vector register (its highest bit has a place of its own).
     pub vector_index: bool,
@@ -72,6 +74,7 @@ pub fn encode(e: &Encoding, out: &mut Vec<u8>) -> Option<usize> {
     let inverted = |bit: u8, place: u8| (!bit & 1) << place;
     let length = e.width as u8;
     if e.evex {
+        let rounding = if e.towards_zero { 0x70 } else { length << 5 };
         let highest = if e.vector_index { index >> 4 } else { e.second >> 4 };
         out.extend([
             0x62,
@@ -81,7 +84,7 @@ pub fn encode(e: &Encoding, out: &mut Vec<u8>) -> Option<usize> {
                 | inverted(e.reg >> 4, 4)
                 | e.op.map,
             (e.op.evex_w as u8) << 7 | (!e.second & 15) << 3 | 4 | e.op.prefix,
-            (e.zeroing as u8) << 7 | length << 5 | inverted(highest, 3) | e.mask,
+            (e.zeroing as u8) << 7 | rounding | inverted(highest, 3) | e.mask,
         ]);
     } else {
         debug_assert!(e.reg < 16 && e.second < 16 && base < 16 && index < 16 && length < 2 && e.mask == 0);
@@ -165,7 +168,7 @@ mod tests {
         use opcode::*;
         let two = [
             LOAD_PS, LOAD_PD, LOAD_B, LOAD_W, LOAD_SS, LOAD_SD, MOVE, FROM_GPR32, FROM_GPR64, BROADCAST_SS, BROADCAST_B, BROADCAST_W, BROADCAST_D,
-            BROADCAST_Q, SPLAT_B, SPLAT_W, SPLAT_D, SPLAT_Q, SHUFFLE_D, PERMUTE_Q, SQRT_PS, SQRT_PD, ROUND_PS, ROUND_PD, ABS_B, ABS_W, ABS_D, ABS_Q,
+            BROADCAST_Q, SPLAT_B, SPLAT_W, SPLAT_D, SPLAT_Q, SHUFFLE_D, PERMUTE_Q, SQRT_PS, SQRT_PD, INVERSE_PS, INVERSE_PD, CLASS_PS, CLASS_PD, ROUND_PS, ROUND_PD, ABS_B, ABS_W, ABS_D, ABS_Q,
             MASK_TO_B, MASK_TO_W, MASK_TO_D, MASK_TO_Q, EXTEND_BW, EXTEND_WD, ZERO_EXTEND_BW, EXTEND_BD, EXTEND_BQ, EXTEND_DQ, ZERO_EXTEND_BD, ZERO_EXTEND_WD, ZERO_EXTEND_BQ, I32_TO_F32, I32_TO_F64,
             I64_TO_F32, I64_TO_F64, F32_TO_F64, F64_TO_F32, F32_TO_I32, F64_TO_I32, F32_TO_I64, F64_TO_I64, F16_TO_F32, F32_TO_BF16,
             SCALAR_F32_TO_I64, SCALAR_F64_TO_I64, MASK_LOAD, D_TO_MASK, Q_TO_MASK,
@@ -246,7 +249,7 @@ mod tests {
             {
                 [reg % 8, second, third]
             }
-            D_TO_MASK | Q_TO_MASK => [reg % 8, second, third],
+            D_TO_MASK | Q_TO_MASK | CLASS_PS | CLASS_PD => [reg % 8, second, third],
             MASK_LOAD => [reg % 8, second, third % 8],
             _ => [reg, second, third],
         }
@@ -274,6 +277,7 @@ mod tests {
             rm: memory.map_or(Rm::Register(third), Rm::Memory),
             mask: (evex && vector_index) as u8,
             zeroing: false,
+            towards_zero: false,
             immediate: immediate.then_some(1),
             vector_index,
         };

@@ -166,6 +166,14 @@ ops! {
     SQRT_PD           "vsqrtpd"        Both M0F P66 0x51 0 1 FULL
     ROUND_PS          "vroundps"       Both M3A P66 0x08 0 0 FULL
     ROUND_PD          "vroundpd"       Both M3A P66 0x09 0 1 FULL
+    INVERSE_PS        "vrcp14ps"       Evex M38 P66 0x4c 0 0 FULL
+    INVERSE_PD        "vrcp14pd"       Evex M38 P66 0x4c 0 1 FULL
+    FIXUP_PS          "vfixupimmps"    Evex M3A P66 0x54 0 0 FULL
+    FIXUP_PD          "vfixupimmpd"    Evex M3A P66 0x54 0 1 FULL
+    CLASS_PS          "vfpclassps"     Evex M3A P66 0x66 0 0 FULL
+    CLASS_PD          "vfpclasspd"     Evex M3A P66 0x66 0 1 FULL
+    REST_PS           "vfnmadd213ps"   Both M38 P66 0xac 0 0 FULL
+    REST_PD           "vfnmadd213pd"   Both M38 P66 0xac 1 1 FULL
     FMA_PS            "vfmadd231ps"    Both M38 P66 0xb8 0 0 FULL
     FMA_PD            "vfmadd231pd"    Both M38 P66 0xb8 1 1 FULL
     FNMA_PS           "vfnmadd231ps"   Both M38 P66 0xbc 0 0 FULL

@@ -22,6 +22,7 @@ fn binary_needs(op: VBinary, lane: Lane, evex: bool) -> u8 {
 
 pub(super) fn needs(inst: &Inst, evex: bool) -> Needs {
     let vector = match inst {
+        Inst::VUnary { op: VUnary::Inverse, .. } | Inst::VQuotient { .. } => 2,
         Inst::VUnary { op: VUnary::Neg, ty, .. } if !ty.lane.is_float() => 1,
         Inst::VUnary { op: VUnary::Abs, ty, .. } if ty.lane == Lane::I64 && !evex => 1,
         Inst::VBinary { op, ty, .. } => binary_needs(*op, ty.lane, evex),
@@ -200,6 +201,7 @@ impl Vectors for Emitter<'_> {
             VUnary::Sqrt if float => {
                 self.op2(if lane == 4 { opcode::SQRT_PS } else { opcode::SQRT_PD }, w, d, a);
             }
+            VUnary::Inverse if float && self.arch.evex => self.inverse(ty, d, a),
             VUnary::Round if float => self.op2i(round, w, d, a, 8),
             VUnary::Floor if float => self.op2i(round, w, d, a, 9),
             VUnary::Ceil if float => self.op2i(round, w, d, a, 10),
@@ -372,6 +374,14 @@ impl Vectors for Emitter<'_> {
             self.copy_width(w, d, mask);
             self.op3i(opcode::TERNARY, w, d, a, b, table(2, 1, 0));
         }
+    }
+
+    fn quotient(&mut self, ty: VType, d: u8, operands: [u8; 3]) -> bool {
+        let possible = ty.lane.is_float() && self.arch.evex;
+        if possible {
+            self.quotient_by_inverse(ty, d, operands);
+        }
+        possible
     }
 
     fn choose(&mut self, op: CompareOp, ty: VType, d: u8, [a, b, yes, no]: [u8; 4]) -> bool {

@@ -12,6 +12,7 @@ use crate::codegen::Target;
 use crate::codegen::instruction::TILE_ROWS;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::division::quick_divisor;
+use crate::codegen::target::Isa;
 use crate::expr::narrow::{Names, constant_divisor};
 use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, Expr, Index, UnaryOp, Var};
 use crate::poly::cost::block::{Expanded, Placed, address_of, distance_along};
@@ -62,8 +63,12 @@ const FLOAT_QUOTIENT: f64 = 5.0;
 #[derive(Clone, Copy, Default, Debug)]
 struct Work {
     arithmetic: f64,
-    /// On the one port that divides.
+    /// On the one port that divides: roots, and quotients of single elements.
     divisions: f64,
+    /// On that port, where the quotients of vectors are divided.
+    divided: f64,
+    /// Arithmetic more, where they are products with inverses.
+    inverses: f64,
     loads: f64,
     stores: f64,
     /// Cycles that wait for sums over lanes.
@@ -73,14 +78,18 @@ struct Work {
 impl Work {
     fn cycles(&self, target: &Target) -> f64 {
         let machine = &target.machine;
-        let ports = [
-            self.arithmetic / machine.fma_per_cycle as f64,
-            self.divisions,
-            self.loads / machine.loads_per_cycle as f64,
-            self.stores,
-        ];
-        let most = ports.iter().fold(0.0f64, |a, &b| a.max(b));
-        most + machine.port_overlap * (ports.iter().sum::<f64>() - most) + self.combined
+        let of = |arithmetic: f64, divisions: f64| {
+            let ports = [
+                arithmetic / machine.fma_per_cycle as f64,
+                divisions,
+                self.loads / machine.loads_per_cycle as f64,
+                self.stores,
+            ];
+            let most = ports.iter().fold(0.0f64, |a, &b| a.max(b));
+            most + machine.port_overlap * (ports.iter().sum::<f64>() - most) + self.combined
+        };
+        let divided = of(self.arithmetic, self.divisions + self.divided);
+        divided.min(of(self.arithmetic + self.inverses, self.divisions))
     }
 }
 
@@ -92,6 +101,17 @@ fn fixed(lower: &[Bound], upper: &[Bound]) -> bool {
         }
         _ => false,
     }
+}
+
+/// The variables of an expression.
+fn variables(e: &Expr) -> BTreeSet<Var> {
+    let mut out = BTreeSet::new();
+    e.visit(&mut |e| match e {
+        Expr::Index(a) => out.extend(a.terms.iter().map(|t| t.0)),
+        Expr::Load(access) => access.affine_forms().for_each(|a| out.extend(a.terms.iter().map(|t| t.0))),
+        _ => {}
+    });
+    out
 }
 
 /// The terms that are summed and compared for the bounds of a loop.
@@ -203,9 +223,9 @@ impl<'a> Pricer<'a> {
         self.target.lanes(bytes) as f64
     }
 
-    fn work(&self, block: &[Placed], inner: Option<Var>) -> Work {
+    fn work(&self, block: &[Placed<'a>], inner: Option<Var>) -> Work {
         let (mut work, machine) = (Work::default(), &self.target.machine);
-        let mut seen = Seen { made: HashSet::new(), addresses: self.addresses(block) };
+        let mut seen = Seen { addresses: self.addresses(block), ..Seen::default() };
         for store in block {
             let mut one = Work::default();
             if store.terms > 1 {
@@ -221,6 +241,8 @@ impl<'a> Pricer<'a> {
             let rate = if scalar { machine.scalar_per_cycle } else { machine.fma_per_cycle as f64 };
             work.arithmetic += store.share * one.arithmetic * machine.fma_per_cycle as f64 / rate;
             work.divisions += store.share * one.divisions;
+            work.divided += store.share * one.divided;
+            work.inverses += store.share * one.inverses;
             work.loads += store.share * one.loads;
             work.stores += store.share * one.stores;
             work.combined += store.share * one.combined;
@@ -229,7 +251,7 @@ impl<'a> Pricer<'a> {
     }
 
     /// Adds a tensor instruction, whose sum is in registers: itself, and the loads of its operands.
-    fn tensor(&self, store: &Placed, inner: Option<Var>, work: &mut Work, seen: &mut Seen) {
+    fn tensor(&self, store: &Placed<'a>, inner: Option<Var>, work: &mut Work, seen: &mut Seen<'a>) {
         if store.around.last().is_some_and(|e| e.tile) {
             return self.tiles(store, work);
         }
@@ -265,14 +287,17 @@ impl<'a> Pricer<'a> {
     /// operation is part of another one.
     fn expression(
         &self,
-        e: &Expr,
+        e: &'a Expr,
         store: &Placed,
         inner: Option<Var>,
         work: &mut Work,
-        seen: &mut Seen,
+        seen: &mut Seen<'a>,
         fused: bool,
     ) -> BTreeSet<Var> {
         let mut uses = BTreeSet::new();
+        // loads have their own table, by address
+        let repeated =
+            !matches!(e, Expr::Load(_) | Expr::Const(_) | Expr::Index(_)) && !fused && !seen.values.insert(e);
         for operand in e.operands() {
             uses.extend(self.expression(operand, store, inner, work, seen, false));
         }
@@ -289,7 +314,7 @@ impl<'a> Pricer<'a> {
             Expr::Index(a) => uses.extend(a.terms.iter().map(|t| t.0)),
             _ => {}
         }
-        if fused {
+        if fused || repeated {
             return uses;
         }
         let copies = self.copies(store, inner, &uses);
@@ -302,6 +327,15 @@ impl<'a> Pricer<'a> {
                 let is_power = quick_divisor(b).is_some_and(|divisor| divisor.to_bits() << 12 == 0);
                 work.arithmetic += copies * if is_power { 1.0 } else { FLOAT_QUOTIENT };
             }
+            Expr::Binary(BinaryOp::Div, _, b) if self.is_by_inverse(store) => {
+                let inverse = if seen.inverses.insert(b) { self.inverse_cycles(store) } else { 0.0 };
+                let of_divisor = self.copies(store, inner, &variables(b));
+                let machine = &self.target.machine;
+                let cycles = copies * machine.quotient_cycles + of_divisor * inverse;
+                work.inverses += cycles * machine.fma_per_cycle as f64 - copies;
+                work.divided += copies * self.division(e, store);
+                work.arithmetic += copies;
+            }
             Expr::Binary(BinaryOp::Div, ..) | Expr::Unary(UnaryOp::Sqrt, _) => {
                 work.divisions += copies * self.division(e, store);
                 work.arithmetic += copies;
@@ -311,6 +345,19 @@ impl<'a> Pricer<'a> {
             Expr::Compare(..) | Expr::Select(..) | Expr::Cast(..) | Expr::Bitcast(..) => work.arithmetic += copies,
         }
         uses
+    }
+
+    /// Returns true if quotients of whole vectors may be products with inverses.
+    fn is_by_inverse(&self, store: &Placed) -> bool {
+        self.target.isa == Isa::Avx512
+            && self.nest.buffer(store.buffer).dtype.is_float()
+            && store.around.iter().any(|e| e.lanes.is_some())
+    }
+
+    /// Cycles of the inverses of a vector.
+    fn inverse_cycles(&self, store: &Placed) -> f64 {
+        let [single, double] = self.target.machine.inverse_cycles;
+        if self.nest.buffer(store.buffer).dtype.bytes() == 8 { double } else { single }
     }
 
     /// Cycles in which the divider takes no other quotient or root.
@@ -334,7 +381,7 @@ impl<'a> Pricer<'a> {
         inner: Option<Var>,
         uses: &BTreeSet<Var>,
         work: &mut Work,
-        seen: &mut Seen,
+        seen: &mut Seen<'a>,
     ) {
         let copies = self.copies(store, inner, uses);
         if copies == 0.0 || self.in_registers(access.buffer, &access.index, store) {
@@ -377,7 +424,8 @@ impl<'a> Pricer<'a> {
         }
     }
 
-    fn store(&self, store: &Placed, inner: Option<Var>, mut uses: BTreeSet<Var>, work: &mut Work, seen: &mut Seen) {
+    fn store(&self, store: &Placed, inner: Option<Var>, mut uses: BTreeSet<Var>, work: &mut Work, seen: &mut Seen<'a>) {
+        seen.written(store.buffer);
         let place: BTreeSet<Var> =
             store.index.iter().filter_map(Index::affine).flat_map(|a| a.terms.iter().map(|t| t.0)).collect();
         let computed = store.index.iter().any(|i| i.value().is_some());
@@ -437,15 +485,27 @@ impl<'a> Pricer<'a> {
     }
 }
 
-/// Accesses of a block.
-struct Seen {
-    /// Those priced so far.
+/// Accesses and values of a block.
+#[derive(Default)]
+struct Seen<'a> {
+    /// Accesses priced so far.
     made: HashSet<(BufferId, Affine)>,
-    /// All.
+    /// All accesses.
     addresses: HashSet<(BufferId, Affine)>,
+    /// Operations priced so far, which code generation does not repeat.
+    values: HashSet<&'a Expr>,
+    /// Divisors whose inverse is known.
+    inverses: HashSet<&'a Expr>,
 }
 
-impl Seen {
+impl Seen<'_> {
+    /// Forgets the values that depend on a buffer, which is written.
+    fn written(&mut self, buffer: BufferId) {
+        let stays = |e: &&Expr| !e.any(&mut |e| matches!(e, Expr::Load(a) if a.buffer == buffer));
+        self.values.retain(stays);
+        self.inverses.retain(stays);
+    }
+
     /// Returns true if one of the `kept` iterations of the loop over `v` before has accessed the place.
     fn carries(&self, buffer: BufferId, address: &Affine, v: Var, kept: i64) -> bool {
         let step = address.coefficient(v);

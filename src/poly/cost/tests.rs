@@ -30,7 +30,7 @@ fn vectors_divide_the_work_of_the_ports() {
 #[test]
 fn a_quotient_by_a_constant_takes_no_division() {
     let of = |divisor: &str| priced(&rows(&format!("vector j in 0..992 {{ Y[i][j] = (X[i][j] / {divisor}); }}"))).ports;
-    let (power, constant, any) = (of("f32(16.0)"), of("f32(3.0)"), of("X[i][0]"));
+    let (power, constant, any) = (of("f32(16.0)"), of("f32(3.0)"), of("X[i][j + 1]"));
     assert!(power < constant && 1.5 * constant < any, "{power} {constant} {any}");
 }
 
@@ -170,4 +170,23 @@ fn a_tensor_instruction_counts_once_for_its_terms() {
     let ports = |kind: &str| priced(&text.replace("KIND", kind)).ports;
     let (one, four) = (ports("instruction vpdpbusd"), ports("unroll"));
     assert!(one * 4.0 < four, "{one} and {four}");
+}
+
+#[test]
+fn what_two_statements_share_is_computed_once() {
+    let of = |second: &str| {
+        let both = format!("Y[i][j] = (X[i][j] / (X[i][j + 1] + X[i + 1][j])); Z[i][j] = {second};");
+        let text = rows(&format!("vector j in 0..992 {{ {both} }}"));
+        priced(&text.replace("parallel", "Z: f32[1000][1000] argument 2 written;\nparallel")).ports
+    };
+    let (shared, other) =
+        (of("(X[i + 1][j] / (X[i][j + 1] + X[i + 1][j]))"), of("(X[i + 1][j] / (X[i][j] + X[i + 1][j]))"));
+    assert!(shared < 0.8 * other, "{shared} {other}");
+    // a value of what the first statement writes is another one
+    let of = |written: &str| {
+        let sum = format!("exp(({written}[i][j + 1] + X[i][j]))");
+        let text = rows(&format!("for j in 0..992 {{ Y[i][j] = {sum}; Y[i][j + 2] = ({sum} + X[i][j]); }}"));
+        priced(&text).ports
+    };
+    assert!(of("X") < 0.7 * of("Y"), "{} {}", of("X"), of("Y"));
 }

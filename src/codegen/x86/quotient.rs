@@ -1,0 +1,79 @@
+//! Quotients of floats by an inverse, in AVX-512: a third to two thirds of the time of the division instruction.
+//!
+//! The inverse comes from an estimate of 14 bits by Newton's iteration. The step before the last is rounded towards zero: what is
+//! missing is `y·e` with `e ≥ 0`, and `y` with one added to its significand makes it large enough where the sum is half way
+//! between two numbers (divisors whose significand is all ones), so that the last step rounds the inverse as it should be. The
+//! product with it is within a unit of the quotient, and a correction by the exact rest gives the correctly rounded
+//! quotient (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990). Where there is no
+//! inverse that is normal, where the product is infinite, and where it is a negative zero, whose sign the correction loses,
+//! the lanes are divided behind a branch. Invariant: a lane does not depend on the others.
+
+use super::encode::{Encoding, Rm};
+use super::memory::width;
+use super::opcode;
+use crate::codegen::vcode::{Lane, VType};
+use crate::codegen::x86::emitter::{Emitter, repeated};
+use dynasmrt::{DynasmLabelApi, dynasm};
+
+/// Classes of `vfpclass`: not-a-number (quiet and signalling), negative zero, both infinities.
+const DIVIDED: u8 = 0x01 | 0x80 | 0x04 | 0x08 | 0x10;
+
+/// The table of `vfixupimm`: a zero becomes not-a-number, others stay.
+const NO_ZERO: u64 = 0x300;
+
+impl Emitter<'_> {
+    /// `d = 1 / b`, or not-a-number.
+    pub(super) fn inverse(&mut self, ty: VType, d: u8, b: u8) {
+        let (w, lane) = (width(ty), ty.lane.bytes());
+        let (y, rest) = (self.temporaries.vector[0], self.temporaries.vector[1]);
+        let double = ty.lane == Lane::F64;
+        let (estimate, fnma, fma, fixup, one, steps) = match double {
+            true => (opcode::INVERSE_PD, opcode::REST_PD, opcode::FMA_PD, opcode::FIXUP_PD, 1f64.to_bits(), 3),
+            false => (opcode::INVERSE_PS, opcode::REST_PS, opcode::FMA_PS, opcode::FIXUP_PS, 1f32.to_bits().into(), 2),
+        };
+        self.op2(estimate, w, y, b);
+        for left in (0..steps).rev() {
+            self.copy_width(w, rest, y);
+            self.op3_constant(fnma, w, rest, b, repeated(one, lane, w));
+            let step = self.plain(fma, w, y, y, Rm::Register(rest));
+            match left {
+                1 => self.vector(Encoding { towards_zero: true, ..step }),
+                0 => {
+                    self.op3_constant(
+                        if double { opcode::ADD_Q } else { opcode::ADD_D },
+                        w,
+                        d,
+                        y,
+                        repeated(1, lane, w),
+                    );
+                    self.op3(fma, w, y, d, rest);
+                }
+                _ => self.vector(step),
+            }
+        }
+        self.op3i_constant(fixup, w, y, y, repeated(NO_ZERO, lane, w), 0);
+        self.copy_width(w, d, y);
+    }
+
+    /// `d = a / b`, of the operands a, b and the inverse of b.
+    pub(super) fn quotient_by_inverse(&mut self, ty: VType, d: u8, [a, b, inverse]: [u8; 3]) {
+        let w = width(ty);
+        let (q, rest) = (self.temporaries.vector[0], self.temporaries.vector[1]);
+        let (multiply, fnma, class, fma, divide) = match ty.lane {
+            Lane::F64 => (opcode::MUL_PD, opcode::REST_PD, opcode::CLASS_PD, opcode::FMA_PD, opcode::DIV_PD),
+            _ => (opcode::MUL_PS, opcode::REST_PS, opcode::CLASS_PS, opcode::FMA_PS, opcode::DIV_PS),
+        };
+        let end = self.asm.new_dynamic_label();
+        self.op3(multiply, w, q, a, inverse);
+        self.copy_width(w, rest, q);
+        self.op3(fnma, w, rest, b, a);
+        self.op2i(class, w, 1, q, DIVIDED);
+        self.op3(fma, w, q, rest, inverse);
+        // kortestw k1, k1
+        self.asm.extend([0xc5, 0xf8, 0x98, 0xc9].iter());
+        dynasm!(self.asm ; .arch x64 ; jz =>end);
+        self.vector(Encoding { mask: 1, ..self.plain(divide, w, q, a, Rm::Register(b)) });
+        self.asm.dynamic_label(end);
+        self.copy_width(w, d, q);
+    }
+}
