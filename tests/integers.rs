@@ -151,6 +151,28 @@ fn reductions_of_integers() {
     }
 }
 
+/// Elements two and four apart, which are read as neighbours and separated.
+#[test]
+fn reductions_of_interleaved_integers() {
+    for dtype in INTEGERS {
+        for apart in [2, 4] {
+            let mut x = samples(dtype, 5);
+            x.truncate(x.len() / apart * apart);
+            let mut tx = tensor(dtype, &x);
+            tx.shape = vec![(x.len() / apart) as i64, apart as i64];
+            for (update, op) in [("+=!", BinaryOp::Add), ("max=!", BinaryOp::Max)] {
+                let program = format!("def p({dtype}(N, {apart}) X) -> (Z) {{ Z(i) {update} X(i, s) }}");
+                for outputs in run(&program, &[("X", &tx)]) {
+                    for (row, got) in x.chunks_exact(apart).zip(values(&outputs[0])) {
+                        let wanted = row[1..].iter().fold(row[0], |a, &b| binary(op, a, b).unwrap());
+                        assert_eq!(got, wanted, "{dtype} {update} of {apart}: {row:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Numbers of all sizes, whole ones, halves, and those that are none.
 fn floats() -> Vec<f32> {
     let mut all =
@@ -251,9 +273,14 @@ fn quotients_and_remainders_by_constants() {
             if by.as_i64() != divisor {
                 continue;
             }
-            let program =
-                format!("def p({dtype}(N) X) -> (Q, R) {{ Q(i) = X(i) / {divisor} R(i) = X(i) % {divisor} }}");
+            let program = format!(
+                "def p({dtype}(N) X) -> (Q, R, F) {{ Q(i) = X(i) / {divisor} R(i) = X(i) % {divisor} F(i) = f32(X(i) / {divisor}) }}"
+            );
             for outputs in run(&program, &[("X", &tx)]) {
+                for (&a, got) in x.iter().zip(values(&outputs[2])) {
+                    let wanted = cast(DType::F32, binary(BinaryOp::Div, a, by).unwrap());
+                    assert_eq!(got.as_f64(), wanted.as_f64(), "f32({dtype} {a:?} / {divisor})");
+                }
                 for (output, op) in outputs.iter().zip([BinaryOp::Div, BinaryOp::Mod]) {
                     for (&a, got) in x.iter().zip(values(output)) {
                         assert_eq!(got, binary(op, a, by).unwrap(), "{dtype} {a:?} {op:?} {divisor}");

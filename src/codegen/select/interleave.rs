@@ -46,7 +46,7 @@ impl Strided {
         };
         let l = inst.lanes()?;
         let (lane, size) = (l.ty.lane.bytes(), l.mem.bytes() as i64);
-        let halves = !l.ty.lane.is_float() && 2 * l.mem.bytes() == lane;
+        let halves = !l.ty.lane.is_float() && 2 * l.mem.bytes() == lane && lane <= 4;
         let whole = l.mem != DType::Bool && (l.mem.bytes() == lane || halves) && l.ty.lanes as usize * lane >= 16;
         let distance = l.stride / size;
         let fits = whole && l.addr.index.is_none() && matches!(distance, 2 | 4) && distance * size == l.stride;
@@ -56,7 +56,7 @@ impl Strided {
     /// The memory type of two elements where these fill a lane.
     fn pair(&self) -> Option<DType> {
         let pair = if self.ty.lane.bytes() == 2 { DType::I16 } else { DType::I32 };
-        (self.mem.bytes() < self.ty.lane.bytes() && self.ty.lane.bytes() <= 4).then_some(pair)
+        (self.mem.bytes() < self.ty.lane.bytes()).then_some(pair)
     }
 
     /// The bytes of all elements from the first of this access on that the group touches.

@@ -81,8 +81,8 @@ fn int_range(nest: &LoopNest, facts: &Facts, resolve: &dyn Fn(&Affine) -> Affine
         Expr::Binary(..) if matches!(dtype_of(nest, e), DType::U32 | DType::U64) => None,
         Expr::Binary(op, a, b) => {
             let ((la, ha), (lb, hb)) = (range(a)?, range(b)?);
-            let limit = 1i64 << 31;
-            if [la, ha, lb, hb].iter().any(|v| v.abs() > limit) {
+            let limit = 1u64 << 31;
+            if [la, ha, lb, hb].iter().any(|v| v.unsigned_abs() > limit) {
                 return None;
             }
             match op {
@@ -134,9 +134,11 @@ pub fn dtype_of(nest: &LoopNest, e: &Expr) -> DType {
 /// Bytes of the widest lane that evaluating `e` needs, given the ranges of the nest's variables.
 pub fn widest(nest: &LoopNest, facts: &Facts, vectors: &[Var], e: &Expr) -> usize {
     let names = Names { dtype: &|b| nest.buffer(b).dtype, bounds: &|a| facts.bounds(a) };
-    if let Some(bytes) = names.lane_bytes(e) {
-        return bytes;
-    }
+    names.lane_bytes(e).unwrap_or_else(|| widest_inside(nest, facts, vectors, names, e))
+}
+
+/// As [`widest`], of a part of an expression that lanes of 16 bits are too narrow for: no part of it is in such lanes.
+fn widest_inside(nest: &LoopNest, facts: &Facts, vectors: &[Var], names: Names, e: &Expr) -> usize {
     let resolve = |a: &Affine| a.clone();
     let dtype = dtype_of(nest, e);
     let own = match (dtype, e) {
@@ -167,7 +169,8 @@ pub fn widest(nest: &LoopNest, facts: &Facts, vectors: &[Var], e: &Expr) -> usiz
     };
     // a subscript that is the same for all lanes is an integer in a register of its own
     let in_lanes = |c: &&Expr| !matches!(e, Expr::Load(_)) || vectors.is_empty() || varies_along(c, vectors);
-    e.children().filter(in_lanes).map(|e| widest(nest, facts, vectors, e)).fold(own.max(here), usize::max)
+    let inside = e.children().filter(in_lanes).map(|e| widest_inside(nest, facts, vectors, names, e));
+    inside.fold(own.max(here), usize::max)
 }
 
 /// Returns true if a value may differ between iterations of the loops over `vars`.
