@@ -1,5 +1,6 @@
 //! One ONNX node while it is converted: its operands and attributes by name.
 
+use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
 use crate::graph::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
 use crate::runtime::{Error, Result};
@@ -31,6 +32,23 @@ mod attribute_type {
 impl<'a> Source<'a> {
     pub fn new(proto: &'a NodeProto, inputs: Vec<Option<ValueId>>, opset: i64) -> Source<'a> {
         Source { proto, inputs, opset, read: Cell::new(0), mistyped: Cell::new(None) }
+    }
+
+    /// Converts the node with other operands in the place of its own.
+    ///
+    /// # Errors
+    /// As the converter, and `Invalid` where that leaves one of them or reads an attribute with a wrong type.
+    pub fn converted(
+        &self,
+        g: &mut Importer,
+        inputs: Vec<Option<ValueId>>,
+        convert: impl Fn(&mut Importer, &Source) -> Result<Vec<ValueId>>,
+    ) -> Result<Vec<ValueId>> {
+        let changed = Source::new(self.proto, inputs, self.opset);
+        let results = convert(g, &changed)?;
+        changed.all_operands_are_read()?;
+        changed.attributes_have_their_types()?;
+        Ok(results)
     }
 
     /// Checks that the conversion read every operand.

@@ -53,7 +53,7 @@ pub(super) fn convert(g: &mut Importer, n: &Source, convert: Converter) -> Resul
         *input = g.without_axes(*input)?;
     }
     n.present();
-    let results = convert(g, &Source::new(n.proto, inputs, n.opset))?;
+    let results = n.converted(g, inputs, convert)?;
     results.iter().for_each(|&result| g.set_axes(result, axes.clone()));
     Ok(Some(results))
 }

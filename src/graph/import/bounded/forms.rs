@@ -181,7 +181,7 @@ impl Importer<'_> {
                 let shape = input.map(|v| self.shape(v).to_vec()).unwrap_or_default();
                 *input = Some(self.constant(Tensor::new(&shape, &forms.iter().map(part).collect::<Vec<i64>>())));
             }
-            let results = convert(self, &Source::new(n.proto, inputs, n.opset))?;
+            let results = n.converted(self, inputs, convert)?;
             let constants: Option<Vec<_>> = results.iter().map(|&v| self.graph.constant(v).cloned()).collect();
             let Some(constants) = constants else { return Ok(None) };
             shapes = constants.iter().map(|t| t.shape.clone()).collect();

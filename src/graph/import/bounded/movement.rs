@@ -258,7 +258,7 @@ pub(super) fn gather(g: &mut Importer, n: &Source, convert: Converter) -> Result
     }
     let Some(grown) = g.bounded_axis(x, axis) else {
         let inputs = vec![Some(x), Some(indices)];
-        return convert(g, &Source::new(n.proto, inputs, n.opset));
+        return n.converted(g, inputs, convert);
     };
     let outside = g.shape(x)[axis];
     let indices = g.checked_places(indices, grown.count, outside)?;

@@ -28,7 +28,7 @@ pub(super) fn gather_nd(g: &mut Importer, n: &Source, convert: Converter) -> Res
     }
     let bounded = g.axes(indices);
     let plain = g.without_axes(indices)?;
-    let results = convert(g, &Source::new(n.proto, vec![Some(x), Some(plain)], n.opset))?;
+    let results = n.converted(g, vec![Some(x), Some(plain)], convert)?;
     let axes = bounded.into_iter().map(|a| Axis { zero: false, ..a }).collect();
     g.set_axes(results[0], axes);
     Ok(results)
@@ -103,8 +103,7 @@ fn scattered(
     let wide = window(g, wide, axis, 0, rows + 1)?;
     let updates = g.without_axes(updates)?;
     let operands = vec![Some(wide), Some(places), Some(updates)];
-    let results = convert(g, &Source::new(n.proto, operands, n.opset))?;
-    n.present();
+    let results = n.converted(g, operands, convert)?;
     let y = cut(g, results[0], axis, 0, rows)?;
     Ok(vec![g.with_axes(y, axes)?])
 }
