@@ -3,6 +3,8 @@
 use super::View;
 use super::element::misuse;
 use crate::{DType, Element, Error, Result, Tensor};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// A rectangle with ordered corners.
 #[derive(Clone, Copy)]
@@ -64,14 +66,15 @@ pub fn non_max_suppression(attributes: &[i64], inputs: &[View]) -> Result<Vec<Te
             of_batch.chunks_exact(4).map(|c| Rectangle::new([c[0], c[1], c[2], c[3]], *centred == 1)).collect();
         for class in 0..classes {
             let scores = &scores[((batch * classes + class) * count) as usize..][..count as usize];
-            let mut order: Vec<usize> = (0..scores.len()).collect();
-            order.retain(|&i| threshold.is_none_or(|t| scores[i] > t));
-            order.sort_by(|&a, &b| falling(scores[a], scores[b]));
+            let open = scores.iter().enumerate().filter(|(_, score)| threshold.is_none_or(|t| **score > t));
+            let mut ranked = Vec::with_capacity(scores.len());
+            ranked.extend(open.map(|(i, &score)| (rank(score), Reverse(i))));
+            // few are taken of many: a heap orders those alone
+            let mut ranked = BinaryHeap::from(ranked);
             let mut of_class: Vec<Rectangle> = vec![];
-            for i in order {
-                if of_class.len() as i64 >= most {
-                    break;
-                }
+            while (of_class.len() as i64) < most
+                && let Some((_, Reverse(i))) = ranked.pop()
+            {
                 if !of_class.iter().any(|k| k.overlaps(&all[i], share)) {
                     of_class.push(all[i]);
                     selected.extend([batch, class, i as i64]);
@@ -82,19 +85,24 @@ pub fn non_max_suppression(attributes: &[i64], inputs: &[View]) -> Result<Vec<Te
     Ok(vec![Tensor::new(&[selected.len() as i64 / 3, 3], &selected)])
 }
 
-/// Bytes that [`non_max_suppression`] takes at most: copies of boxes and scores, and three numbers, twice, for each that it may select.
+/// Bytes that [`non_max_suppression`] takes at most: copies of boxes and scores, the order of these, and three numbers, twice, for each that it may select.
 pub fn non_max_suppression_bytes(inputs: &[View]) -> u64 {
     let [boxes, scores, most, ..] = inputs else { return 0 };
     let elements = scores.data.len() as u64 / 4;
     let lists = scores.shape.iter().take(2).product::<i64>().max(0) as u64;
     let most = scalar::<i64>(most).map_or(0, |most| most.max(0) as u64);
     let selected = lists.saturating_mul(most).min(elements);
-    3 * boxes.data.len() as u64 + 12 * elements + selected.saturating_mul(2 * 3 * 8 + 16)
+    3 * boxes.data.len() as u64 + 20 * elements + selected.saturating_mul(2 * 3 * 8 + 16)
 }
 
-/// Greater scores first, what is no number last.
-fn falling(a: f32, b: f32) -> std::cmp::Ordering {
-    b.partial_cmp(&a).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+/// A number that orders scores: equal for both zeros, least for what is no number.
+fn rank(score: f32) -> u32 {
+    let bits = (score + 0.0).to_bits();
+    match bits >> 31 {
+        _ if score.is_nan() => 0,
+        0 => bits | 1 << 31,
+        _ => !bits,
+    }
 }
 
 /// The one element of a tensor.

@@ -6,7 +6,8 @@ use super::key::{Key, keys};
 use super::selection::take;
 use crate::{Result, Tensor};
 
-/// Bytes that a group of one slice takes beside the slice: a list with its allocation, an entry of each result and of the order.
+/// Bytes that a group of one slice takes beside the slice: where it stands, an entry of each result and of the order, twice while it
+/// is sorted.
 const GROUP_BYTES: usize = 120;
 
 /// Bytes that [`unique`] takes at most: where all slices differ and have one element.
@@ -27,20 +28,18 @@ pub fn unique(attributes: &[i64], inputs: &[View]) -> Result<Vec<Tensor>> {
     let AxisExtents { outer, extent, inner } = around;
     let elements = keys(x.dtype, x.data);
     let slice = |i: usize| (0..outer).flat_map(move |o| (o * extent + i) * inner..(o * extent + i + 1) * inner);
+    let single = outer == 1 && inner == 1;
     let compare = |a: usize, b: usize| {
+        if single {
+            return elements[a].cmp(&elements[b]);
+        }
         let of = |i: usize| slice(i).map(|at| elements[at]);
         of(a).cmp(of(b))
     };
     let mut order: Vec<usize> = (0..extent).collect();
     order.sort_by(|&a, &b| compare(a, b));
-    // The members of each group of equal slices, in their order.
-    let mut groups: Vec<Vec<usize>> = vec![];
-    for i in order {
-        match groups.last_mut().filter(|group| compare(group[0], i).is_eq()) {
-            Some(group) => group.push(i),
-            None => groups.push(vec![i]),
-        }
-    }
+    // Equal slices stand beside each other, in their order.
+    let mut groups: Vec<&[usize]> = order.chunk_by(|&a, &b| compare(a, b).is_eq()).collect();
     if *sorted == 0 {
         groups.sort_by_key(|group| group[0]);
     }
