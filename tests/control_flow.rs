@@ -186,6 +186,21 @@ fn models_with_wrong_graphs_inside_are_refused() {
     }
 }
 
+/// A scan over one step has no loop, and products with a state of zeros are constants.
+#[test]
+fn a_single_step_is_no_loop() {
+    let graph = |name: &str| changed(name, |_| {}).unwrap().graph(&Default::default()).unwrap();
+    let count = |graph: &Graph, op: &str| graph.nodes.iter().filter(|node| node.op.mnemonic().starts_with(op)).count();
+    for name in ["scan_one_step", "rnn_one_step", "gru_one_step", "lstm_one_step", "lstm_one_step_both"] {
+        assert_eq!(count(&graph(name), "scan"), 0, "{name}");
+    }
+    assert_eq!(count(&graph("scan_axes"), "scan"), 1);
+    // the reset gate of a GRU stands between its state and its second product
+    for (name, products) in [("rnn_one_step", 1), ("gru_one_step", 3), ("lstm_one_step", 1)] {
+        assert_eq!(count(&graph(name), "matmul"), products, "{name}: {}", graph(name));
+    }
+}
+
 /// Loops inside of loops, all of them inlined because their values grow.
 #[test]
 fn loops_that_grow_beyond_measure_are_refused() {

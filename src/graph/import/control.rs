@@ -228,7 +228,7 @@ fn count_changed(g: &mut Importer, mut inside: Inside, trips: i64, initial: &[Va
     let body = subgraph::body(graph)?;
     operands.extend(inside.captured);
     let reverse = vec![false; scanned + stacked];
-    let mut results = g.emit_all(Op::Scan { trips, carried, reverse, conditional: false, body }, &operands)?;
+    let mut results = g.emit_scan(Op::Scan { trips, carried, reverse, conditional: false, body }, &operands)?;
     results.drain(initial.len()..carried);
     Ok(results)
 }
@@ -398,7 +398,7 @@ pub(super) fn scan(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     }
     let op = Op::Scan { trips, carried, reverse, conditional: false, body: subgraph::body(&inside.graph)? };
     let mut results = match batched {
-        false => g.emit_all(op, &[&prepared[..], &inside.captured[..]].concat())?,
+        false => g.emit_scan(op, &[&prepared[..], &inside.captured[..]].concat())?,
         true => over_batch(g, op, &prepared, &inside.captured)?,
     };
     for (k, result) in results[carried..].iter_mut().enumerate() {
@@ -434,8 +434,8 @@ fn over_batch(g: &mut Importer, op: Op, operands: &[ValueId], captured: &[ValueI
         let shape = &g.shape(v)[(k < operands.len()) as usize..];
         types.push(TensorType { dtype: g.ty(v).dtype, shape: shape.to_vec() });
     }
-    let body = g.body(&types, |b, values| b.emit_all(op, values))?;
+    let body = g.body(&types, |b, values| b.emit_scan(op, values))?;
     let reverse = vec![false; operands.len() + body.outputs().len()];
     let op = Op::Scan { trips: batch, carried: 0, reverse, conditional: false, body };
-    g.emit_all(op, &[operands, captured].concat())
+    g.emit_scan(op, &[operands, captured].concat())
 }

@@ -7,12 +7,12 @@ use super::provenance::Provenance;
 use super::sparse;
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::{Graph, Source, ValueId};
-use crate::graph::op::Body;
+use crate::graph::op::{Body, Op};
 use crate::graph::proto::{GraphProto, NodeProto};
 use crate::graph::subgraph;
 use crate::graph::tensor_type::TensorType;
 use crate::runtime::{Error, Result, Tensor};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Constants with more elements are captured: a body is text.
@@ -150,6 +150,47 @@ impl<'m> Importer<'m> {
             (graph, constants) if constants.is_empty() => subgraph::body(&graph),
             _ => Err(Error::Internal(format!("`{}` has a large constant inside", self.place))),
         }
+    }
+
+    /// The results of an operator. A scan of a single trip is its body, whose nodes take its place and name it beside those
+    /// that they come from.
+    pub(super) fn emit_scan(&mut self, op: Op, operands: &[ValueId]) -> Result<Vec<ValueId>> {
+        let grows = operands.iter().any(|&v| !self.axes(v).is_empty());
+        let (carried, reverse, body) = match &op {
+            Op::Scan { trips: 1, carried, reverse, conditional: false, body } if !grows => (carried, reverse, body),
+            _ => return self.emit_all(op, operands),
+        };
+        let body = subgraph::graph(body)?;
+        let stacked = body.outputs.len() - carried;
+        let scanned = reverse.len() - stacked;
+        let mut values = HashMap::new();
+        for (k, (&input, &operand)) in body.inputs.iter().zip(operands).enumerate() {
+            let is_slice = (*carried..carried + scanned).contains(&k);
+            let shape = &body.value(input).ty.shape;
+            values.insert(input, if is_slice { self.reshape_to(operand, shape.clone())? } else { operand });
+        }
+        for (v, value) in body.values.iter().enumerate() {
+            if let Source::Constant(tensor) = &value.source {
+                values.insert(ValueId(v as u32), self.named_constant(value.name.clone(), tensor.clone()));
+            }
+        }
+        for node in &body.nodes {
+            let operands: Vec<ValueId> = node.inputs.iter().map(|v| values[v]).collect();
+            let first = self.graph.nodes.len();
+            let results = self.emit_scan(node.op.clone(), &operands)?;
+            for emitted in &mut self.graph.nodes[first..] {
+                let inside = node.origins.iter().filter(|origin| !emitted.origins.contains(origin)).cloned();
+                let inside: Vec<_> = inside.collect();
+                emitted.origins.extend(inside);
+            }
+            values.extend(node.outputs.iter().copied().zip(results));
+        }
+        let mut results = vec![];
+        for (k, output) in body.outputs.iter().enumerate() {
+            let (value, shape) = (values[output], &body.value(*output).ty.shape);
+            results.push(if k < *carried { value } else { self.reshape_to(value, [&[1], &shape[..]].concat())? });
+        }
+        Ok(results)
     }
 
     fn add_input(&mut self, ty: TensorType) -> ValueId {

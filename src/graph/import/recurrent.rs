@@ -302,7 +302,7 @@ impl Layer {
         let types: Vec<TensorType> = types.collect();
         let body = g.body(&types, |b, values| self.step(b, direction, recurrent.len(), values))?;
         let reverse = vec![self.directions[direction]; scanned + self.all_steps as usize];
-        g.emit_all(Op::Scan { trips: self.steps, carried, reverse, conditional: false, body }, &operands)
+        g.emit_scan(Op::Scan { trips: self.steps, carried, reverse, conditional: false, body }, &operands)
     }
 
     /// The weights of one direction, with their scale and their zero point where they are quantised.
