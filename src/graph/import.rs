@@ -115,7 +115,7 @@ impl OnnxModel {
         let Some(graph) = &proto.graph else {
             return Err(Error::Invalid("this ONNX file has no graph".into()));
         };
-        let opset = model::declared_opset(&proto, graph, &opsets)?;
+        let opset = functions::declared_opset(&proto, graph, &opsets)?;
         if graph.output.is_empty() {
             return Err(Error::Invalid("the graph has no outputs".into()));
         }

@@ -3,6 +3,9 @@
 //! In: the messages of a file. Out: a graph without calls. Names of the body get the call's place in front; attributes that
 //! refer to the call's take their values. The number of nodes is limited, since functions may call each other.
 
+use super::model::opset_of;
+use super::nested;
+use super::walk::describe;
 use crate::graph::proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto};
 use crate::runtime::{Error, Result};
 use std::collections::HashMap;
@@ -12,8 +15,45 @@ const MAX_NODES: usize = 1 << 17;
 /// The most calls inside of each other.
 const MAX_DEPTH: usize = 64;
 
+/// The newest operator set whose meaning is known.
+const NEWEST_OPSET: i64 = 28;
+/// The oldest.
+const OLDEST_OPSET: i64 = 1;
+
 /// Domain, name and overload of a function.
 type Key = (String, String, String);
+
+/// The set of ONNX's own operators that a model uses. One that uses none of them need not say which; `opsets` has those of
+/// nodes from functions, by their first result.
+pub(super) fn declared_opset(model: &ModelProto, graph: &GraphProto, opsets: &HashMap<String, i64>) -> Result<i64> {
+    match model.opset_import.iter().find(|o| o.domain.is_empty()).map(|o| o.version) {
+        Some(opset) if (OLDEST_OPSET..=NEWEST_OPSET).contains(&opset) => Ok(opset),
+        Some(opset) => Err(Error::Unsupported(format!(
+            "operator set {opset}: this importer knows {OLDEST_OPSET} to {NEWEST_OPSET}"
+        ))),
+        None => match node_of_own_domain(graph, opsets) {
+            Some(node) => Err(Error::Invalid(format!(
+                "the file does not import a set of ONNX's own operators, of which {} is one",
+                describe(node)
+            ))),
+            None => Ok(NEWEST_OPSET),
+        },
+    }
+}
+
+/// A node of ONNX's own domain, also in graphs inside, whose operator set `opsets` does not have.
+fn node_of_own_domain<'a>(graph: &'a GraphProto, opsets: &HashMap<String, i64>) -> Option<&'a NodeProto> {
+    let mut graphs = vec![graph];
+    while let Some(graph) = graphs.pop() {
+        for node in &graph.node {
+            if node.domain.is_empty() && opset_of(node, opsets, 0) == 0 {
+                return Some(node);
+            }
+            graphs.extend(nested::graphs(node));
+        }
+    }
+    None
+}
 
 /// Replaces all calls in the graph of a file. Returns the operator sets of nodes that have another one than the file, by
 /// their first result.

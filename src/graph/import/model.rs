@@ -1,20 +1,13 @@
 //! A parsed ONNX file, and its inputs.
 
-use super::nested;
-use super::walk::describe;
 use crate::graph::content::Hash;
 use crate::graph::import::external::Folder;
 use crate::graph::import::limits::ImportLimits;
-use crate::graph::proto::{GraphProto, ModelProto, NodeProto};
+use crate::graph::proto::{ModelProto, NodeProto};
 use crate::graph::value::Kind;
-use crate::runtime::{Bytes, DType, Error, Result, Tensor};
+use crate::runtime::{Bytes, DType, Tensor};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
-
-/// The newest operator set whose meaning is known.
-const NEWEST_OPSET: i64 = 28;
-/// The oldest.
-const OLDEST_OPSET: i64 = 1;
 
 /// Sizes of dynamic dimensions and values of inputs, by name.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -130,38 +123,6 @@ impl OnnxModel {
     pub fn opset_of(&self, node: &NodeProto) -> i64 {
         opset_of(node, &self.opsets, self.opset)
     }
-}
-
-/// The set of ONNX's own operators that a model uses. One that uses none of them need not say which; `opsets` has those of
-/// nodes from functions, by their first result.
-pub(super) fn declared_opset(model: &ModelProto, graph: &GraphProto, opsets: &HashMap<String, i64>) -> Result<i64> {
-    match model.opset_import.iter().find(|o| o.domain.is_empty()).map(|o| o.version) {
-        Some(opset) if (OLDEST_OPSET..=NEWEST_OPSET).contains(&opset) => Ok(opset),
-        Some(opset) => Err(Error::Unsupported(format!(
-            "operator set {opset}: this importer knows {OLDEST_OPSET} to {NEWEST_OPSET}"
-        ))),
-        None => match node_of_own_domain(graph, opsets) {
-            Some(node) => Err(Error::Invalid(format!(
-                "the file does not import a set of ONNX's own operators, of which {} is one",
-                describe(node)
-            ))),
-            None => Ok(NEWEST_OPSET),
-        },
-    }
-}
-
-/// A node of ONNX's own domain, also in graphs inside, whose operator set `opsets` does not have.
-fn node_of_own_domain<'a>(graph: &'a GraphProto, opsets: &HashMap<String, i64>) -> Option<&'a NodeProto> {
-    let mut graphs = vec![graph];
-    while let Some(graph) = graphs.pop() {
-        for node in &graph.node {
-            if node.domain.is_empty() && opset_of(node, opsets, 0) == 0 {
-                return Some(node);
-            }
-            graphs.extend(nested::graphs(node));
-        }
-    }
-    None
 }
 
 /// The operator set of a node: `opsets` has those of nodes from functions, by their first result.

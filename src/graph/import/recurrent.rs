@@ -2,7 +2,8 @@
 //!
 //! In: a node. Out: its results. The body of the scan is the product of the hidden state with the recurrent weights, which it
 //! captures, and elementwise operators. With sequence lengths a step beyond the end of a sequence keeps the states of that
-//! sequence and has zeros as its result; backwards these are the first steps, so that the states are still the initial ones.
+//! sequence and has zeros as its result; backwards these are the first steps, so that the states are still the initial ones. The
+//! last states of a sequence without steps are zeros, as ONNX Runtime has them.
 //! A layer of quantised weights (`DynamicQuantizeLSTM`) quantises the inputs of all steps together, and in each step the
 //! hidden states of all sequences together.
 
@@ -111,6 +112,7 @@ fn layer(g: &mut Importer, n: &Source, cell: Cell, quantised: Option<[Quantised;
     for direction in 0..layer.directions.len() {
         let results = layer.direction(g, direction)?;
         for (list, &state) in last.iter_mut().zip(&results) {
+            let state = layer.of_sequences(g, state)?;
             list.push(g.reshape_to(state, vec![1, layer.batch, layer.hidden])?);
         }
         if let Some(&steps) = results.get(states) {
@@ -303,6 +305,18 @@ impl Layer {
         let body = g.body(&types, |b, values| self.step(b, direction, recurrent.len(), values))?;
         let reverse = vec![self.directions[direction]; scanned + self.all_steps as usize];
         g.emit_scan(Op::Scan { trips: self.steps, carried, reverse, conditional: false, body }, &operands)
+    }
+
+    /// The last states, zeros where a sequence has no step.
+    fn of_sequences(&self, g: &mut Importer, state: ValueId) -> Result<ValueId> {
+        let Some(mask) = self.mask else { return Ok(state) };
+        let any = g.slice(mask, 0, 0, 1)?;
+        let any = g.reshape_to(any, vec![self.batch, 1])?;
+        if g.graph.constant(any).is_some_and(|any| any.data.iter().all(|&b| b != 0)) {
+            return Ok(state);
+        }
+        let zero = g.scalar_like(state, 0.0)?;
+        g.select(any, state, zero)
     }
 
     /// The weights of one direction, with their scale and their zero point where they are quantised.
