@@ -258,6 +258,20 @@ fn whatever_decides_the_module_has_an_entry_of_its_own() {
         }
         assert_eq!(cache.entries().len(), i + 1);
     }
+    // A size, and the same one as a capacity.
+    for growing in [vec![], vec!["n".to_string()]] {
+        let rows = model(graph(
+            vec![tensor("x", FLOAT, Some(&["n", "3"]))],
+            vec![],
+            vec![node("Exp", &["x"], &["y"])],
+            vec![tensor("y", FLOAT, None)],
+        ));
+        let options = Options { dims: [("n".to_string(), 16)].into(), growing, ..base.clone() };
+        for again in [false, true] {
+            let (module, report) = rows.compile_module(&options).unwrap();
+            assert_eq!((report.cached, module.bounds().is_some()), (again, !options.growing.is_empty()));
+        }
+    }
     // What does not decide it has not.
     let same = Options { threads: 2, compile_threads: 1, limits: limits(|l| l.bindings = 1), ..base.clone() };
     assert!(load(name).compile_module(&same).unwrap().1.cached);

@@ -273,6 +273,39 @@ fn what_a_loop_appends_to_has_a_capacity() {
     assert!(compiled.compilations() <= 10, "{}", compiled.compilations());
 }
 
+/// A size that equals the count in one run follows it only while it does.
+#[test]
+fn a_value_that_no_longer_is_the_count_is_looked_at_again() {
+    let file = graph(
+        vec![tensor("x", FLOAT, Some(&["n"])), tensor("z", FLOAT, Some(&["n"]))],
+        constants(),
+        vec![
+            node("NonZero", &["x"], &["places"]),
+            node("Squeeze", &["places", "zero"], &["rows"]),
+            node("Gather", &["x", "rows"], &["kept"]),
+            with_int(node("ReduceSum", &["z"], &["sum"]), "keepdims", 0),
+            with_int(node("Cast", &["sum"], &["size"]), "to", 7),
+            node("Unsqueeze", &["size", "zero"], &["shape"]),
+            with_int(node("Concat", &["shape", "one"], &["column"]), "axis", 0),
+            node("Reshape", &["kept", "column"], &["same"]),
+            node("Neg", &["same"], &["y"]),
+        ],
+        vec![tensor("y", FLOAT, None)],
+    );
+    let compiled = compile(file);
+    let ones = |count: i64| {
+        let values: Vec<f32> = (0..ROWS).map(|i| if i < count { 1.0 } else { 0.0 }).collect();
+        Tensor::new(&[ROWS], &values)
+    };
+    for (count, size) in [(5, 5), (7, 7), (6, 3), (6, 6), (7, 5), (5, 5)] {
+        let outputs = compiled.run(&[("x", &ones(count)), ("z", &ones(size))]);
+        match count == size {
+            true => assert_near(&outputs.unwrap()[0], &Tensor::new(&[count, 1], &vec![-1f32; count as usize]), "equal"),
+            false => assert!(outputs.is_err(), "{count} elements became {size}"),
+        }
+    }
+}
+
 #[test]
 fn sizes_that_values_decide_have_capacities_too() {
     let sized = |nodes: Vec<NodeProto>| {
