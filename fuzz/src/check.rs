@@ -8,7 +8,9 @@ use tilewright::internal::graph::interpret;
 use tilewright::internal::graph::op::Op;
 use tilewright::internal::graph::subgraph;
 use tilewright::internal::runtime::npy;
-use tilewright::{DType, Dim, Error, File, Graph, Limits, Model, Module, Options, Target, Tensor, Value, graph_text};
+use tilewright::{
+    DType, Dim, Error, File, Graph, Limits, Model, Module, Options, Precision, Target, Tensor, Value, graph_text,
+};
 
 /// Bytes that an input may make the library use: a tenth of what the process may have.
 const MOST_BYTES: u64 = 128 << 20;
@@ -41,7 +43,14 @@ fn options(bytes: &[u8]) -> Options {
     // the input chooses, so that a replay takes the same
     let sum = bytes.iter().fold(0usize, |s, &b| s.wrapping_mul(31).wrapping_add(b.into()));
     let target = all.get(sum % all.len().max(1)).cloned();
-    Options { target, threads: 1, compile_threads: 1, limits: Limits::within(MOST_BYTES), ..Options::default() }
+    let threads = [1, 1, 1, 2, 3, 5][sum / 5 % 6];
+    Options { target, threads, compile_threads: 1, limits: Limits::within(MOST_BYTES), ..Options::default() }
+}
+
+/// Operands of 16 bits for some inputs, which then run so too: they need an answer, whose numbers are not compared.
+fn halves(bytes: &[u8]) -> Option<Precision> {
+    let sum = bytes.iter().fold(0usize, |s, &b| s.wrapping_mul(37).wrapping_add(b.into()));
+    [Precision::Bf16, Precision::F16].get(sum % 10).copied()
 }
 
 /// A file, to its static graph.
@@ -58,6 +67,10 @@ pub fn onnx_run(bytes: &[u8]) -> Verdict {
     let options = options(bytes);
     let Some(inputs) = inputs(&model) else { return Ok(false) };
     let named: Vec<(&str, &Value)> = inputs.iter().map(|(name, value)| (name.as_str(), value)).collect();
+    if let Some(precision) = halves(bytes) {
+        let options = Options { precision, ..options.clone() };
+        verdict(model.compile(&options).and_then(|compiled| compiled.run_values(&named)))?;
+    }
     let compiled = match model.compile(&options) {
         Ok(compiled) => compiled,
         Err(error) => return verdict::<()>(Err(error)),
