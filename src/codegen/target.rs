@@ -47,19 +47,19 @@ impl Target {
         self.vector_bytes / bytes
     }
 
-    /// Instructions that move a vector of elements of `bytes` bytes each, neighbours `distance` elements apart, by whole
+    /// Instructions that move a vector of `lanes` elements of `bytes` bytes each, neighbours `distance` elements apart, by whole
     /// vectors and permutations; `None` where each lane is moved on its own.
-    pub fn close_moves(&self, distance: i64, bytes: usize, store: bool) -> Option<i64> {
+    pub fn close_moves(&self, distance: i64, bytes: usize, lanes: usize, store: bool) -> Option<i64> {
         let whole = match self.isa {
             Isa::Avx512 => true,
             Isa::Avx2 => !store && (distance, bytes) != (3, 8),
             Isa::Neon => false,
         };
-        let (lanes, size) = (self.vector_bytes as i64 / 4, bytes as i64);
-        if self.isa != Isa::Neon && bytes <= 2 && !store && lanes * size <= 16 && distance > 1 {
-            // blocks of 16 bytes are loaded, shuffled and merged
-            let blocks = (distance * size * (lanes - 1) + size + 15) / 16;
-            return (2..=4).contains(&blocks).then_some(3 * blocks);
+        if self.isa != Isa::Neon && bytes <= 2 && !store && distance > 1 {
+            // blocks of 16 bytes are loaded, shuffled and merged, for each 16 bytes of elements
+            let (part, parts) = (lanes.min(16 / bytes) as i64, (lanes * bytes).div_ceil(16) as i64);
+            let blocks = (distance * bytes as i64 * (part - 1) + bytes as i64 + 15) / 16;
+            return (2..=4).contains(&blocks).then_some(3 * blocks * parts + parts - 1);
         }
         (whole && (2..=4).contains(&distance) && matches!(bytes, 4 | 8)).then_some(2 * distance - 1)
     }

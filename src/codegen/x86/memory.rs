@@ -120,7 +120,7 @@ pub(super) fn needs(inst: &Inst, l: &Lanes, evex: bool) -> Needs {
     match inst {
         Inst::VGatherIndex { .. } if uses_area(inst, l, evex) => Needs { gpr: 2, vector: 1 },
         _ if uses_area(inst, l, evex) => Needs { gpr: 2, vector: 0 },
-        Inst::VGather { .. } if l.narrow_blocks().is_some() => Needs { gpr: 0, vector: 1 },
+        Inst::VGather { .. } if l.narrow_blocks().is_some() => Needs { gpr: 0, vector: 1 + l.has_narrow_parts() as u8 },
         Inst::VGather { .. } if l.inserted().is_some() => {
             // more elements than one insertion reaches
             Needs { gpr: 0, vector: (l.range().end * l.mem.bytes() > 16) as u8 }

@@ -71,9 +71,9 @@ impl Lanes {
         self.vectors(evex).is_some()
     }
 
-    /// Returns the first bytes of the blocks of 16 that a gather of bytes or halves reads: they cover exactly the bytes from
-    /// the first element to the last. `None` where they are not read so: elements far apart, parts of a vector, or more
-    /// than 16 bytes of them.
+    /// Returns the first bytes of the blocks of 16 that a gather of bytes or halves reads for the first 16 bytes of its elements,
+    /// or all if there are fewer; those of the next 16 lie as far from their own first element. They cover exactly the bytes from
+    /// the first element to the last. `None` where they are not read so: elements far apart, or parts of a vector.
     pub(super) fn narrow_blocks(&self) -> Option<Vec<usize>> {
         let (size, lanes) = (self.mem.bytes(), usize::from(self.ty.lanes));
         let widening = self.widening()?;
@@ -83,12 +83,18 @@ impl Lanes {
             Widening::Number | Widening::Rounded | Widening::Bool | Widening::Word => false,
         };
         let stride = usize::try_from(self.stride).ok().filter(|s| s % size == 0 && *s > size)?;
-        let span = stride.checked_mul(lanes - 1)? + size;
-        let fits = simple && (self.first, self.count) == (0, lanes) && lanes * size <= BLOCK;
+        let part = lanes.min(BLOCK / size);
+        let span = stride.checked_mul(part - 1)? + size;
+        let fits = simple && (self.first, self.count) == (0, lanes);
         let blocks = span.div_ceil(BLOCK);
-        let reached = at(&self.addr, span as i64).is_ok();
+        let reached = at(&self.addr, stride.checked_mul(lanes)? as i64).is_ok();
         (fits && reached && span >= BLOCK && blocks <= FARTHEST)
             .then(|| (0..blocks).map(|b| (b * BLOCK).min(span - BLOCK)).collect())
+    }
+
+    /// Returns true if a gather by [`Lanes::narrow_blocks`] joins several parts of 16 bytes.
+    pub(super) fn has_narrow_parts(&self) -> bool {
+        usize::from(self.ty.lanes) * self.mem.bytes() > BLOCK
     }
 
     /// The address of an element.
@@ -110,21 +116,31 @@ impl Emitter<'_> {
         Ok(true)
     }
 
-    /// Bytes or halves a few apart: each block is shuffled to where its elements belong, then all are widened.
+    /// Bytes or halves a few apart: each block is shuffled to where its elements belong, 16 bytes of elements after the other, then
+    /// all are widened.
     pub(super) fn gather_by_shuffles(&mut self, l: &Lanes, starts: &[usize]) -> Result<()> {
         let (d, t, size) = (l.register.number(), self.temporaries.vector[0], l.mem.bytes());
         let block_of = |byte: usize| starts.iter().position(|&s| (s..s + BLOCK).contains(&byte));
-        for (b, &start) in starts.iter().enumerate() {
-            let to = if b == 0 { d } else { t };
-            let from = |i: usize| {
-                let byte = i / size * l.stride as usize + i % size;
-                let here = i < size * usize::from(l.ty.lanes) && block_of(byte) == Some(b);
-                if here { (byte - start) as u8 } else { 0x80 }
-            };
-            self.load(opcode::LOAD_PS, Width::X, to, at(&l.addr, start as i64)?);
-            self.op3_constant(opcode::SHUFFLE_B, Width::X, to, to, (0..BLOCK).map(from).collect());
-            if b > 0 {
-                self.op3(opcode::OR, Width::X, d, d, t);
+        let bytes = size * usize::from(l.ty.lanes);
+        for part in 0..bytes.div_ceil(BLOCK) {
+            let all = if part == 0 { d } else { self.temporaries.vector[1] };
+            let first = part * BLOCK / size * l.stride as usize;
+            for (b, &start) in starts.iter().enumerate() {
+                let to = if b == 0 { all } else { t };
+                let from = |i: usize| {
+                    let byte = i / size * l.stride as usize + i % size;
+                    let here = i < bytes && block_of(byte) == Some(b);
+                    if here { (byte - start) as u8 } else { 0x80 }
+                };
+                self.load(opcode::LOAD_PS, Width::X, to, at(&l.addr, (first + start) as i64)?);
+                self.op3_constant(opcode::SHUFFLE_B, Width::X, to, to, (0..BLOCK).map(from).collect());
+                if b > 0 {
+                    self.op3(opcode::OR, Width::X, all, all, t);
+                }
+            }
+            if part > 0 {
+                let width = if part == 1 { Width::Y } else { Width::Z };
+                self.op3i(opcode::INSERT_128, width, d, d, all, part as u8);
             }
         }
         if let Some(widening) = l.widening().filter(|w| *w != Widening::Same) {
@@ -340,5 +356,26 @@ impl Emitter<'_> {
             self.vector(Encoding { mask, ..self.plain(op, w, t, 0, Rm::Memory(l.element(start)?)) });
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::codegen::vcode::{Addr, Gpr, Inst, Lane, VType, Vreg};
+    use crate::runtime::DType;
+
+    #[test]
+    fn bytes_a_few_apart_are_read_by_blocks_for_all_lanes() {
+        let blocks = |lane: Lane, lanes: u8, mem: DType, stride: i64| {
+            let addr = Addr { base: Gpr(0), index: None, disp: 0 };
+            let gather = Inst::VGather { dst: Vreg(0), ty: VType { lane, lanes }, mem, addr, stride, part: None };
+            gather.lanes().unwrap().narrow_blocks()
+        };
+        // 16 elements each: 46 bytes, whatever the number of lanes
+        for (lane, lanes) in [(Lane::I32, 16), (Lane::I16, 32), (Lane::U8, 64)] {
+            assert_eq!(blocks(lane, lanes, DType::U8, 3), Some(vec![0, 16, 30]));
+        }
+        assert_eq!(blocks(Lane::I16, 32, DType::I16, 4), Some(vec![0, 14]));
+        assert_eq!(blocks(Lane::I32, 16, DType::U8, 5), None);
     }
 }

@@ -407,8 +407,9 @@ impl<'a> Pricer<'a> {
         let (lanes, machine) = (vector.lanes.unwrap_or(1.0), &self.target.machine);
         let bytes = self.nest.buffer(buffer).dtype.bytes();
         let distance = distance_along(self.nest, buffer, index, vector.var);
-        if let Some(moves) =
-            distance.filter(|_| store.terms == 1).and_then(|n| self.target.close_moves(n, bytes, written))
+        if let Some(moves) = distance
+            .filter(|_| store.terms == 1)
+            .and_then(|n| self.target.close_moves(n, bytes, lanes as usize, written))
         {
             return moves as f64;
         }

@@ -403,7 +403,9 @@ impl Bands<'_> {
             Some(0) => machine.invariant_cycles,
             Some(1) => write,
             Some(-1) if r.access.is_some() => machine.reversed_factor * write,
-            close => match close.and_then(|n| self.target.close_moves(n, r.bytes as usize, r.access.is_none())) {
+            close => match close
+                .and_then(|n| self.target.close_moves(n, r.bytes as usize, lanes as usize, r.access.is_none()))
+            {
                 Some(moves) => write * moves as f64,
                 None => write * machine.band_lane_cycles * lanes as f64,
             },
