@@ -13,19 +13,20 @@
 //! Invariants: distinct roots are distinct memory (distinct arguments overlap only where both are read); a write that is not
 //! proven to be elsewhere ends the reuse; a load before the loop runs only where the iteration that needs it runs.
 
+mod accesses;
 mod edits;
 mod registers;
 
 use crate::codegen::Target;
 use crate::codegen::select::register_pressure::RegisterPressure;
-use crate::codegen::select::tree::{Loop, MAX_DISPLACEMENT, Node, Pointer, Root, Tree};
+use crate::codegen::select::tree::{Loop, MAX_DISPLACEMENT, Node, Pointer, Tree};
 use crate::codegen::vcode::operands::Class;
-use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Lane, VType, Vreg};
+use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Vreg};
 use crate::expr::interval::Facts;
 use crate::expr::{Affine, Var};
-use crate::runtime::DType;
+use accesses::{Accesses, Reference, Shape, is_apart};
 use edits::{Edits, FirstLoad};
-use registers::{Registers, instructions, read_anywhere};
+use registers::{Registers, instructions};
 use std::collections::{HashMap, HashSet};
 
 /// Iterations that a value is kept, at most.
@@ -54,48 +55,6 @@ fn next_var(tree: &Tree) -> u32 {
     }
     let pointers = tree.pointers.iter().flat_map(|p| &p.bytes.terms).map(|t| t.0.0).max().unwrap_or(0);
     greatest(&tree.nodes).max(pointers) + 1
-}
-
-/// The content of an access's register.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Shape {
-    /// One element, in one or more lanes.
-    Element { lane: Lane, mem: DType },
-    /// An element `stride` bytes after the other in each lane.
-    Lanes { ty: VType, mem: DType, stride: i64 },
-}
-
-impl Shape {
-    /// The type of the register.
-    fn ty(self, lanes: u8) -> VType {
-        match self {
-            Shape::Element { lane, .. } => VType { lane, lanes },
-            Shape::Lanes { ty, .. } => ty,
-        }
-    }
-}
-
-/// Memory that an instruction reads or writes.
-#[derive(Clone, Debug)]
-struct Reference {
-    at: usize,
-    store: bool,
-    root: Root,
-    /// First byte of lane 0.
-    bytes: Affine,
-    /// Bytes touched, relative to `bytes`: first, one past the last.
-    span: (i64, i64),
-    /// Register, shape and lanes in use, for accesses that run in every iteration and move memory as it is.
-    value: Option<(Vreg, Shape, u8)>,
-}
-
-/// The accesses of a body.
-struct Accesses {
-    all: Vec<Reference>,
-    /// Roots of which any byte may be written, with the places.
-    clobbered: Vec<(usize, Root)>,
-    /// Roots of which any byte may be read: by subscripts from data, or as an integer.
-    read_anywhere: HashSet<Root>,
 }
 
 /// The source of a consumer's value: access `generator`, `distance` iterations before.
@@ -170,7 +129,7 @@ impl Pass<'_> {
             self.learn(node, &mut facts);
             defined.extend(node.defines());
         }
-        let accesses = self.accesses(&l.body);
+        let accesses = Accesses::of(&l.body, &self.pointers, &self.registers);
         let reuses = self.reuses(&l, &accesses, &facts, &defined);
         let mut chains: HashMap<usize, Vec<(usize, i64)>> = HashMap::new();
         for (consumer, reuse) in reuses.iter().enumerate() {
@@ -215,7 +174,7 @@ impl Pass<'_> {
             let unread = |r: &Reference| {
                 let gone = edits.removed.contains(&r.at) || edits.copied.contains_key(&r.at);
                 let between = !r.store && r.at > store.at && r.at < end;
-                !between || gone || r.root != store.root || self.is_apart(store, 0, l.var, r, facts)
+                !between || gone || r.root != store.root || is_apart(store, 0, l.var, r, facts, &self.unknown)
             };
             if all.iter().all(unread) {
                 edits.removed.insert(store.at);
@@ -246,7 +205,7 @@ impl Pass<'_> {
                 && !accesses.read_anywhere.contains(&store.root)
                 && all.iter().enumerate().all(|(other, r)| {
                     let gone = edits.removed.contains(&r.at) || edits.copied.contains_key(&r.at);
-                    other == w || r.root != store.root || gone || self.is_apart(store, 0, l.var, r, facts)
+                    other == w || r.root != store.root || gone || is_apart(store, 0, l.var, r, facts, &self.unknown)
                 });
             if !moves && !changed && alone {
                 let mut node = l.body[store.at].clone();
@@ -264,66 +223,6 @@ impl Pass<'_> {
             }
         }
         out
-    }
-
-    fn accesses(&self, body: &[Node]) -> Accesses {
-        let read_anywhere = read_anywhere(body, &self.pointers);
-        let mut out = Accesses { all: vec![], clobbered: vec![], read_anywhere };
-        for (at, node) in body.iter().enumerate() {
-            match node {
-                Node::Inst(inst) => self.access(inst, at, true, &mut out),
-                Node::If { body, .. } => instructions(body, &mut |inst| self.access(inst, at, false, &mut out)),
-                _ => {}
-            }
-        }
-        out
-    }
-
-    fn access(&self, inst: &Inst, at: usize, always: bool, out: &mut Accesses) {
-        let Some(a) = inst.address() else { return };
-        let pointer = &self.pointers[a.base.0 as usize];
-        let store = matches!(inst, Inst::VStore { .. } | Inst::VScatter { .. });
-        if a.index.is_some() {
-            if store {
-                out.clobbered.push((at, pointer.root));
-            }
-            return;
-        }
-        let bytes = pointer.bytes.clone().offset(a.disp as i64);
-        let lanes = |ty: &VType, mem: &DType, stride: i64| {
-            let far = stride * (ty.lanes as i64 - 1);
-            (far.min(0), far.max(0) + mem.bytes() as i64)
-        };
-        let (span, value) = match inst {
-            Inst::VLoad { dst: r, ty, mem, part, .. } | Inst::VStore { src: r, ty, mem, part, .. } => {
-                let size = mem.bytes() as i64;
-                let shape = match ty.lanes {
-                    1 => Shape::Element { lane: ty.lane, mem: *mem },
-                    _ => Shape::Lanes { ty: *ty, mem: *mem, stride: size },
-                };
-                let whole = part.is_none() && is_plain(*mem, ty.lane);
-                (lanes(ty, mem, size), whole.then_some((*r, shape, ty.lanes)))
-            }
-            Inst::VLoadWhere { ty, mem, .. } => (lanes(ty, mem, mem.bytes() as i64), None),
-            Inst::VBroadcast { dst: r, ty, mem, .. } => {
-                let shape = Shape::Element { lane: ty.lane, mem: *mem };
-                let value = is_plain(*mem, ty.lane).then_some((*r, shape, ty.lanes));
-                ((0, mem.bytes() as i64), value)
-            }
-            Inst::VGather { dst: r, ty, mem, stride, part, .. }
-            | Inst::VScatter { src: r, ty, mem, stride, part, .. } => {
-                let whole = part.is_none() && is_plain(*mem, ty.lane);
-                let shape = Shape::Lanes { ty: *ty, mem: *mem, stride: *stride };
-                (lanes(ty, mem, *stride), whole.then_some((*r, shape, ty.lanes)))
-            }
-            _ => return,
-        };
-        // The other lanes of a stored element follow from the definitions of its register.
-        let value = value.filter(|_| always).map(|(r, shape, lanes)| match (store, shape) {
-            (true, Shape::Element { .. }) => (r, shape, self.registers.written.get(&r).copied().unwrap_or(1)),
-            _ => (r, shape, lanes),
-        });
-        out.all.push(Reference { at, store, root: pointer.root, bytes, span, value });
     }
 
     /// Finds the source of each access's value, by index; values of values are followed to the access that has it
@@ -392,19 +291,9 @@ impl Pass<'_> {
                 && all
                     .iter()
                     .filter(|w| w.store && w.root == consumer.root && between(w.at, before))
-                    .all(|w| self.is_apart(w, before * l.step, l.var, consumer, facts))
+                    .all(|w| is_apart(w, before * l.step, l.var, consumer, facts, &self.unknown))
         };
         (0..=distance).all(kept).then_some(Reuse { generator, distance })
-    }
-
-    /// Returns true if the write `w`, at a value of `var` that is `back` less, is nowhere near the read `c`.
-    fn is_apart(&self, w: &Reference, back: i64, var: Var, c: &Reference, facts: &Facts) -> bool {
-        let ahead = w.bytes.add_scaled(&c.bytes, -1).offset(-back * w.bytes.coefficient(var));
-        if ahead.terms.iter().any(|t| self.unknown.contains(&t.0)) {
-            return false;
-        }
-        let (least, most) = facts.scaled_bounds(&ahead);
-        most + w.span.1 <= c.span.0 || least + w.span.0 >= c.span.1
     }
 
     /// Replaces the loads `consumers` (with their distances) by the value of access `g`.
@@ -563,19 +452,6 @@ fn kept(
         _ => false,
     });
     consumers
-}
-
-/// Returns true if a load of what was stored gives the lanes that they were: memory has their bits, or they are integers in
-/// the range of the narrower type, as the selection stores them.
-fn is_plain(mem: DType, lane: Lane) -> bool {
-    let narrow = matches!(mem, DType::I8 | DType::U8 | DType::I16 | DType::U16);
-    match lane {
-        Lane::F32 => mem == DType::F32,
-        Lane::F64 => mem == DType::F64,
-        Lane::I32 => mem == DType::I32 || narrow,
-        Lane::I64 => mem == DType::I64,
-        Lane::I16 | Lane::U16 | Lane::I8 | Lane::U8 => narrow,
-    }
 }
 
 fn has_loop(node: &Node) -> bool {

@@ -86,6 +86,20 @@ fn rows_that_are_not_written_are_kept_beside_one_that_is() {
 }
 
 #[test]
+fn columns_that_lanes_store_do_not_meet_others() {
+    let gathers = |body: &str| {
+        let nest = parsed(&format!("for j in 2..58 {{ vector v in 0..8 {{ {body} }} }}"));
+        check(&nest, 4);
+        innermost(&nest, &|i| matches!(i, Inst::VGather { .. }))
+    };
+    let (before, after) = gathers("A[v][j] = (A[v][j - 1] - A[v][j - 2]);");
+    assert!(before > 0 && after == 0, "{before} {after}");
+    // the row behind is another lane of what is written
+    let (_, after) = gathers("A[v][j] = (A[v][j - 1] - A[v + 1][j - 1]);");
+    assert!(after > 0, "{after}");
+}
+
+#[test]
 fn a_target_that_does_not_move_is_read_before_the_loop() {
     assert_loads("for i in 1..9 { for j in i..60 { C[i] = max(C[i], A[i][j]); } }", 2, 1);
 }
