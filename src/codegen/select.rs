@@ -47,6 +47,7 @@ pub mod tree;
 mod uses;
 pub mod value;
 
+mod wrapping;
 use crate::codegen::Target;
 use crate::codegen::instruction::TensorInstruction;
 use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};

@@ -10,6 +10,7 @@ use crate::codegen::select::expansion_cost::constant_range;
 use crate::codegen::select::narrow::narrow_loops;
 use crate::codegen::select::scalar_expansion;
 use crate::codegen::select::value::{buffer_width, widest};
+use crate::codegen::select::wrapping;
 use crate::expr::interval::{Facts, ceil_div};
 use crate::expr::{Affine, Bound, BufferId, Var};
 use crate::expr::{BinaryOp, CompareOp, Expr, Index, Scalar};
@@ -24,6 +25,7 @@ pub struct Prepared {
 
 pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
     let mut nest = nest.clone();
+    wrapping::as_signed(&mut nest);
     lay_out_locals(&mut nest, target);
     let mut widths = HashMap::new();
     let body = nest.body.clone();

@@ -24,6 +24,7 @@ pub fn arguments(nest: &LoopNest, rng: &mut StdRng) -> Vec<Tensor> {
             DType::F64 => Tensor::new(&[n], &random(rng, n, real)),
             DType::I64 => Tensor::new(&[n], &random(rng, n, |r| r.random_range(0..3i64))),
             DType::I32 => Tensor::new(&[n], &random(rng, n, |r| r.random_range(-50..50i32))),
+            DType::U32 => Tensor::new(&[n], &random(rng, n, |r| r.random::<u32>())),
             DType::I16 => Tensor::new(&[n], &random(rng, n, |r| r.random::<i16>())),
             DType::U16 => Tensor::new(&[n], &random(rng, n, |r| r.random::<u16>())),
             DType::I8 => Tensor::new(&[n], &random(rng, n, |r| r.random_range(-128..=127i8))),
