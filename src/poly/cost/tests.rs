@@ -190,3 +190,14 @@ fn what_two_statements_share_is_computed_once() {
     };
     assert!(of("X") < 0.7 * of("Y"), "{} {}", of("X"), of("Y"));
 }
+
+#[test]
+fn parts_of_a_row_that_lie_apart_are_two_rows() {
+    let of = |distance: i64| {
+        let sum = format!("(X[i][64*jo + j] + X[i][64*jo + j + {distance}])");
+        priced(&rows(&format!("for jo in 0..7 {{ vector j in 0..64 {{ Y[i][64*jo + j] = {sum}; }} }}")))
+    };
+    let (together, apart) = (of(1), of(500));
+    assert!(apart.starts < 2.0 * together.starts && together.starts > 0.0, "{together:?} {apart:?}");
+    assert!(apart.transfers[0] < 2.0 * together.transfers[0], "{together:?} {apart:?}");
+}

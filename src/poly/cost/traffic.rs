@@ -415,11 +415,22 @@ impl Model<'_> {
         Lines { bytes, starts: rows.min(bytes / line) }
     }
 
-    /// Adds a region, joined with one that differs by a constant where that saves lines.
+    /// Returns true if a whole line lies between the neighbouring elements of two regions.
+    fn are_apart(&self, a: &Region, b: &Region) -> bool {
+        let buffer: &Buffer = self.nest.buffer(a.buffer);
+        let Some(d) = buffer.strides.iter().position(|&s| s == 1) else { return false };
+        let (x, y) = (&a.dimensions[d], &b.dimensions[d]);
+        let gap = x.low.constant.max(y.low.constant) - (x.low.constant + x.width).min(y.low.constant + y.width);
+        gap * buffer.dtype.bytes() as f64 > self.target.machine.line_bytes as f64
+    }
+
+    /// Adds a region, joined with one that differs by a constant where that saves lines. Those with lines between them stay two
+    /// until loops around have brought them together: of their hull, the lines in between would count.
     fn add(&self, regions: &mut Vec<Region>, region: Region) {
         for other in regions.iter_mut() {
             if let Some(hull) = hull(other, &region)
-                && self.lines(&hull) <= self.lines(other) + self.lines(&region)
+                && let saved = self.lines(other) + self.lines(&region) - self.lines(&hull)
+                && (saved > 0.0 || saved == 0.0 && !self.are_apart(other, &region))
             {
                 *other = hull;
                 return;
