@@ -14,6 +14,7 @@ pub mod access;
 pub mod address;
 mod builder;
 mod choose;
+pub mod columns;
 pub mod constant_division;
 pub mod conversion;
 pub mod division;
@@ -46,8 +47,8 @@ pub mod tiles;
 pub mod tree;
 mod uses;
 pub mod value;
-
 mod wrapping;
+
 use crate::codegen::Target;
 use crate::codegen::instruction::TensorInstruction;
 use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};

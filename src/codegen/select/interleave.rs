@@ -3,6 +3,7 @@
 //! In: the tree of a phase. Out: the same, where lanes two or four elements apart at every offset from each other — the
 //! real and the imaginary parts of complex numbers — are loaded as neighbours and separated, and zipped before they are
 //! stored as neighbours. Elements of half a lane are loaded and stored by pairs, which shifts take apart and put together.
+//! Gathers of neighbouring columns whose lanes are rows load a part of each row, and transpose these in registers.
 //! Invariant: no byte is read or written that was not before.
 
 use crate::codegen::select::tree::{Node, Pointer, Tree};
@@ -10,6 +11,11 @@ use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Addr, Inst, ShiftOp, VBinary, VType, Vreg, Zip};
 use crate::runtime::DType;
 use std::collections::{BTreeMap, HashMap};
+
+/// Elements from lane to lane up to which whole stretches are loaded.
+const CLOSE: i64 = 4;
+/// Columns that are transposed together, at least.
+const LEAST_COLUMNS: usize = 4;
 
 /// Replaces groups of gathers and of scatters.
 pub fn interleave(mut tree: Tree) -> Tree {
@@ -49,7 +55,13 @@ impl Strided {
         let halves = !l.ty.lane.is_float() && 2 * l.mem.bytes() == lane && lane <= 4;
         let whole = l.mem != DType::Bool && (l.mem.bytes() == lane || halves) && l.ty.lanes as usize * lane >= 16;
         let distance = l.stride / size;
-        let fits = whole && l.addr.index.is_none() && matches!(distance, 2 | 4) && distance * size == l.stride;
+        let column = !store && l.mem.bytes() == lane && lane >= 4 && distance > CLOSE;
+        let near = l.stride.checked_mul(i64::from(l.ty.lanes)).is_some_and(|all| i32::try_from(all).is_ok());
+        let fits = whole
+            && near
+            && l.addr.index.is_none()
+            && (column || matches!(distance, 2 | 4))
+            && distance * size == l.stride;
         fits.then_some(Strided { at, store, register: l.register, ty: l.ty, mem: l.mem, addr: l.addr, distance })
     }
 
@@ -57,6 +69,17 @@ impl Strided {
     fn pair(&self) -> Option<DType> {
         let pair = if self.ty.lane.bytes() == 2 { DType::I16 } else { DType::I32 };
         (self.mem.bytes() < self.ty.lane.bytes()).then_some(pair)
+    }
+
+    /// How many of `alike` accesses at neighbouring elements, of which this is the first, make a group: none, as many as there are
+    /// elements from one lane to the next, or a power of two of columns.
+    fn members(&self, alike: usize) -> usize {
+        let (distance, lanes) = (self.distance as usize, usize::from(self.ty.lanes));
+        if self.distance <= CLOSE {
+            return if alike >= distance { distance } else { 0 };
+        }
+        let columns = LEAST_COLUMNS.max(16 / self.ty.lane.bytes());
+        [16, 8, 4].into_iter().find(|&n| n <= alike.min(lanes).min(distance) && n >= columns).unwrap_or(0)
     }
 
     /// The bytes of all elements from the first of this access on that the group touches.
@@ -95,7 +118,7 @@ impl Pass<'_> {
                 false => {
                     let (before, values) = self.loads(&group);
                     for (s, value) in group.iter().zip(values) {
-                        places.insert(s.at, vec![value]);
+                        places.insert(s.at, value);
                     }
                     places.entry(first).or_default().splice(0..0, before);
                 }
@@ -161,7 +184,7 @@ impl Pass<'_> {
     }
 
     /// As [`Pass::loads`], of elements of half a lane: lanes of two elements, of which shifts keep one.
-    fn loads_of_pairs(&mut self, group: &[Strided], pair: DType) -> (Vec<Node>, Vec<Node>) {
+    fn loads_of_pairs(&mut self, group: &[Strided], pair: DType) -> (Vec<Node>, Vec<Vec<Node>>) {
         let Strided { ty, mem, addr, .. } = group[0];
         let mut out = vec![];
         let vectors: Vec<Vreg> = (0..group.len() / 2)
@@ -178,13 +201,13 @@ impl Pass<'_> {
         let signed = matches!(mem, DType::I8 | DType::I16);
         let right = if signed { ShiftOp::RightArithmetic } else { ShiftOp::RightLogical };
         let amount = 8 * mem.bytes() as u8;
-        let mut values = vec![];
+        let mut values: Vec<Vec<Node>> = vec![];
         for (k, s) in group.iter().enumerate() {
             let upper = match k % 2 {
                 0 => self.shift(&mut out, ShiftOp::Left, ty, pairs[k / 2], amount),
                 _ => pairs[k / 2],
             };
-            values.push(Node::Inst(Inst::VShift { dst: s.register, op: right, ty, a: upper, amount }));
+            values.push(vec![Node::Inst(Inst::VShift { dst: s.register, op: right, ty, a: upper, amount })]);
         }
         (out, values)
     }
@@ -213,11 +236,14 @@ impl Pass<'_> {
         out
     }
 
-    /// The loads of a group, and the instruction that takes the place of each gather.
-    fn loads(&mut self, group: &[Strided]) -> (Vec<Node>, Vec<Node>) {
-        let Strided { ty, mem, addr, .. } = group[0];
+    /// The loads of a group, and the instructions that take the place of each gather.
+    fn loads(&mut self, group: &[Strided]) -> (Vec<Node>, Vec<Vec<Node>>) {
+        let Strided { ty, mem, addr, distance, .. } = group[0];
         if let Some(pair) = group[0].pair() {
             return self.loads_of_pairs(group, pair);
+        }
+        if distance > CLOSE {
+            return self.transposed(group);
         }
         let mut out = vec![];
         let vectors: Vec<Vreg> = (0..group.len())
@@ -237,8 +263,63 @@ impl Pass<'_> {
             _ => [Zip::Even, Zip::Odd].map(|op| (op, [vectors[0], vectors[1]])).to_vec(),
         };
         let values = group.iter().zip(pairs);
-        let values = values.map(|(s, (op, [a, b]))| Node::Inst(Inst::VZip { dst: s.register, op, ty, a, b }));
+        let values = values.map(|(s, (op, [a, b]))| vec![Node::Inst(Inst::VZip { dst: s.register, op, ty, a, b })]);
         (out, values.collect())
+    }
+
+    /// As [`Pass::loads`], of columns: the group's part of each row is loaded. A zip of the vectors `k` and `k + n/2` of `n`
+    /// moves the highest digit of the vector's number behind those of the place in it, and the highest of these behind the
+    /// vector's, all in base two; so the numbers of the rows become places, and columns become vectors.
+    fn transposed(&mut self, group: &[Strided]) -> (Vec<Node>, Vec<Vec<Node>>) {
+        let Strided { ty, mem, addr, distance, .. } = group[0];
+        let (lanes, columns) = (usize::from(ty.lanes), group.len());
+        let mut out = vec![];
+        let mut vectors: Vec<Vreg> = (0..lanes)
+            .map(|row| {
+                let (dst, ty) = (self.fresh(), VType { lanes: columns as u8, ..ty });
+                let disp = addr.disp + row as i32 * distance as i32 * mem.bytes() as i32;
+                out.push(Node::Inst(Inst::VLoad { dst, ty, mem, addr: Addr { disp, ..addr }, part: None }));
+                dst
+            })
+            .collect();
+        while vectors.len() > columns {
+            let (a, b) = vectors.split_at(vectors.len() / 2);
+            let ty = VType { lanes: (2 * lanes / vectors.len() * columns) as u8, ..ty };
+            vectors = a.iter().zip(b).map(|(&a, &b)| self.zip(&mut out, Zip::Low, ty, a, b)).collect();
+        }
+        // a zip stands where the first column that needs it is used, so that what uses the first columns need not wait for all
+        let mut levels = vec![vectors.iter().map(|&v| Some(v)).collect::<Vec<_>>()];
+        levels.resize(columns.ilog2() as usize, vec![None; columns]);
+        let mut order: Vec<usize> = (0..columns).collect();
+        order.sort_by_key(|&c| group[c].at);
+        let mut values = vec![vec![]; columns];
+        for c in order {
+            let [a, b] = self.sources(&mut values[c], &mut levels, columns.ilog2() as usize, c, ty);
+            let op = if c % 2 == 0 { Zip::Low } else { Zip::High };
+            values[c].push(Node::Inst(Inst::VZip { dst: group[c].register, op, ty, a, b }));
+        }
+        (out, values)
+    }
+
+    /// The two vectors of the level below that the zip `v` of `level` reads, with those zips that are not there yet.
+    fn sources(
+        &mut self,
+        out: &mut Vec<Node>,
+        levels: &mut [Vec<Option<Vreg>>],
+        level: usize,
+        v: usize,
+        ty: VType,
+    ) -> [Vreg; 2] {
+        let below = level - 1;
+        [v / 2, v / 2 + levels[below].len() / 2].map(|source| {
+            if let Some(known) = levels[below][source] {
+                return known;
+            }
+            let [a, b] = self.sources(out, levels, below, source, ty);
+            let made = self.zip(out, if source % 2 == 0 { Zip::Low } else { Zip::High }, ty, a, b);
+            levels[below][source] = Some(made);
+            made
+        })
     }
 
     fn stores(&mut self, group: &[Strided]) -> Vec<Node> {
@@ -282,17 +363,18 @@ fn groups(body: &[Node]) -> Vec<Vec<Strided>> {
         all.sort_by_key(|s| (s.addr.disp, s.at));
         let mut rest = &all[..];
         while let Some(first) = rest.first() {
-            let n = first.distance as usize;
             let fits = |(k, s): (usize, &Strided)| {
                 s.ty == first.ty
                     && s.mem == first.mem
                     && s.addr.disp == first.addr.disp + (k * first.mem.bytes()) as i32
             };
-            if rest.len() >= n && rest[..n].iter().enumerate().all(fits) {
-                out.push(rest[..n].to_vec());
-                rest = &rest[n..];
-            } else {
-                rest = &rest[1..];
+            let alike = rest.iter().enumerate().take_while(|&s| fits(s)).count();
+            match first.members(alike) {
+                0 => rest = &rest[1..],
+                n => {
+                    out.push(rest[..n].to_vec());
+                    rest = &rest[n..];
+                }
             }
         }
     }
@@ -341,6 +423,23 @@ mod tests {
         assert_eq!(each("A[2*v + 64*i + 8] = B[v]; A[v + 300] = A[@J[v]]; A[2*v + 64*i + 9] = B[v + 16];").1, 0);
     }
 
+    #[test]
+    fn columns_are_loaded_by_rows_and_transposed() {
+        let columns = |n: i64, rest: &str| {
+            counts(&format!("parallel i in 0..2 {{ unroll k in 0..{n} {{ vector v in 0..16 {{ {rest} }} }} }}"), 2)
+        };
+        assert_eq!(columns(4, "A[v + 16*k + 64*i] = B[20*v + k];"), (0, 20));
+        assert_eq!(columns(8, "A[v + 16*k + 128*i] = B[24*v - k + 7];"), (0, 32));
+        assert_eq!(columns(16, "A[v + 16*k] = B[24*v + k + i];"), (0, 64));
+        // lanes of eight bytes
+        let wide = "unroll k in 0..8 { vector v in 0..8 { A[v + 8*k] = cast f32(C[24*v + k]); } }";
+        assert_eq!(counts(&format!("for i in 0..2 {{ {wide} }}"), 2), (0, 24));
+        // too few, not neighbours, written between
+        assert_eq!(columns(3, "A[v + 16*k + 64*i] = B[20*v + k];"), (3, 0));
+        assert_eq!(columns(4, "A[v + 16*k + 64*i] = B[20*v + 2*k];"), (4, 0));
+        assert_eq!(counts("for i in 0..2 { unroll k in 0..4 { vector v in 0..16 { C[v + 16*k] = cast f64(A[20*v + k]); } A[k + 21] = B[i]; } }", 2).1, 0);
+    }
+
     /// Gathers and scatters that are left, and zips, of integers of 8 and 16 bits.
     fn narrow_counts(body: &str) -> (usize, usize) {
         let text = format!(
@@ -376,7 +475,7 @@ mod tests {
         let mut zips = 0;
         for seed in 0..150 {
             let lanes = *[4, 8, 13, 16, 40].choose(&mut rng).unwrap();
-            let distance = *[2, 2, 4, 3].choose(&mut rng).unwrap();
+            let distance = *[2, 2, 4, 3, 8].choose(&mut rng).unwrap();
             let array = if rng.random_bool(0.3) { ("C", "f64(0.5)") } else { ("A", "f32(0.5)") };
             let mut element =
                 |name: &str, k: i64| format!("{name}[{distance}*V + {} + i]", k + rng.random_range(0..2) * distance);

@@ -6,6 +6,7 @@
 
 use crate::codegen::Target;
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt};
+use crate::codegen::select::columns;
 use crate::codegen::select::expansion_cost::{constant_range, cost, vector_statements};
 use crate::codegen::select::scalar_expansion;
 use crate::expr::Bound;
@@ -416,6 +417,7 @@ const BY_FOUR: i64 = 8;
 const BY_TWO: i64 = 32;
 
 fn unrolled(nest: &mut LoopNest, target: &Target, stmt: Stmt) -> Vec<Stmt> {
+    let columns = columns::iterations(nest, target, &stmt);
     let Stmt::Loop { var, lower, upper, step, kind, body } = stmt else { return vec![stmt] };
     let lanes = (target.vector_bytes / 4) as i64;
     let same = |body| vec![Stmt::Loop { var, lower: lower.clone(), upper: upper.clone(), step, kind, body }];
@@ -427,11 +429,12 @@ fn unrolled(nest: &mut LoopNest, target: &Target, stmt: Stmt) -> Vec<Stmt> {
         return vec![Stmt::Loop { var, lower, upper, step, kind: LoopKind::Unroll, body }];
     }
     let factor = match size {
+        _ if columns.is_some() => columns.unwrap_or(1),
         n if n <= BY_FOUR => 4,
         n if n <= BY_TWO => 2,
         _ => 1,
     };
-    let factor = if trips % factor == 0 || trips >= 4 * factor { factor } else { 1 };
+    let factor = if columns.is_some() || trips % factor == 0 || trips >= 4 * factor { factor } else { 1 };
     if factor == 1 {
         return same(body);
     }

@@ -11,6 +11,7 @@
 use crate::codegen::Target;
 use crate::codegen::instruction::TILE_ROWS;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
+use crate::codegen::select::columns;
 use crate::codegen::select::division::quick_divisor;
 use crate::codegen::target::Isa;
 use crate::expr::narrow::{Names, constant_divisor};
@@ -41,7 +42,7 @@ impl Execution {
 
 /// The cycles of `nest`.
 pub fn cycles(nest: &LoopNest, target: &Target, counts: &Counts) -> Execution {
-    let mut pricer = Pricer { nest, target, counts, shares: counts.shares.iter() };
+    let mut pricer = Pricer { nest, target, counts, shares: counts.shares.iter(), columns: None };
     pricer.body(&nest.body, None).0
 }
 
@@ -51,6 +52,8 @@ struct Pricer<'a> {
     counts: &'a Counts,
     /// Shares of the conditions that are still to come.
     shares: std::slice::Iter<'a, f64>,
+    /// The serial loop whose body is priced, and how many of its iterations read columns that are transposed together.
+    columns: Option<(Var, i64)>,
 }
 
 /// Instructions of a quotient of integers by a constant. Unmeasured.
@@ -177,7 +180,10 @@ impl<'a> Pricer<'a> {
                         LoopKind::Serial | LoopKind::Parallel | LoopKind::Waves { .. } => {
                             *straight = false;
                             let copies: f64 = around.iter().map(|e| e.copies).product();
+                            let columns = columns::iterations(self.nest, self.target, stmt).map(|n| (*var, n));
+                            let outside = std::mem::replace(&mut self.columns, columns);
                             let (one, innermost) = self.body(body, Some(*var));
+                            self.columns = outside;
                             total.add(one, share * copies * trips);
                             let turns = self.turns(trips, innermost, fixed(lower, upper));
                             let bounds = self.target.machine.bound_cycles * terms(lower, upper);
@@ -397,8 +403,34 @@ impl<'a> Pricer<'a> {
                 return;
             }
         }
-        work.loads +=
-            copies * self.slots(access.buffer, &access.index, store, false) + access.guard.len() as f64 * copies;
+        work.loads += access.guard.len() as f64 * copies;
+        if let Some((rows, zips)) = self.transposed(access, store) {
+            // each permutation loads its table, and one port permutes
+            work.loads += copies * (rows + zips);
+            work.arithmetic += copies * zips * self.target.machine.fma_per_cycle as f64;
+            return;
+        }
+        work.loads += copies * self.slots(access.buffer, &access.index, store, false);
+    }
+
+    /// Loads and permutations for each vector of a column, where several are transposed together.
+    fn transposed(&self, access: &Access, store: &Placed) -> Option<(f64, f64)> {
+        let vector = store.around.iter().find(|e| e.lanes.is_some())?;
+        if !columns::pays(self.nest, store.buffer, store.index, store.value, vector.var) {
+            return None;
+        }
+        let serial = self.columns;
+        let unrolled =
+            store.around.iter().filter(|e| e.lanes.is_none() && e.terms == 1).map(|e| (e.var, e.copies as i64));
+        let lanes = vector.lanes.unwrap_or(1.0);
+        let (_, n) = serial
+            .into_iter()
+            .chain(unrolled)
+            .filter(|&(v, n)| n >= 4 && columns::is_column(self.nest, access, vector.var, v, 1))
+            .max_by_key(|c| c.1)?;
+        let most = (self.target.vector_bytes / self.nest.buffer(access.buffer).dtype.bytes()) as f64;
+        let columns = (1u64 << (n as f64).min(most.min(lanes)).log2() as u64) as f64;
+        Some((lanes / columns, lanes / columns - 1.0 + columns.log2()))
     }
 
     /// Slots of the ports of one access, as often as a load of a whole vector has one.

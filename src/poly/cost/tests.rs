@@ -192,6 +192,16 @@ fn what_two_statements_share_is_computed_once() {
 }
 
 #[test]
+fn columns_of_rows_that_are_lanes_take_a_share_of_their_gathers() {
+    let of = |read: &str| {
+        let text = rows(&format!("for j in 0..480 {{ vector v in 0..16 {{ Y[i][v] = (Y[i][v] * {read}); }} }}"));
+        priced(&text).ports
+    };
+    let (column, apart) = (of("X[v][j]"), of("X[v][2*j]"));
+    assert!(3.0 * column < apart, "{column} {apart}");
+}
+
+#[test]
 fn parts_of_a_row_that_lie_apart_are_two_rows() {
     let of = |distance: i64| {
         let sum = format!("(X[i][64*jo + j] + X[i][64*jo + j + {distance}])");
