@@ -2,10 +2,11 @@
 //!
 //! In: a Scop, its dependences and the ILP's schedule. Out: a tiled schedule. Candidates are the ILP's order and the
 //! original one, each in the [`STYLES`]: with and without tiles, with tiles in waves, with vectors along any loop, along
-//! contiguous ones and without vectors, and with the loop over vectors inside or outside of loops that carry something; and the
-//! ILP's with sums in nests of their own ([`apart`]). [`cost`] prices the loops that lowering makes of each; the first candidate, the
-//! ILP's order in the default style, counts unless another one takes less than [`GAIN`] of its time ([`Candidate::rank`]). Nothing is
-//! measured, so the same program has the same plan everywhere. `tile` alone plans kernels of networks, whose order is free, and programs of nothing but register
+//! contiguous ones, along the outermost one that carries nothing and without vectors, and with the loop over vectors inside or
+//! outside of loops that carry something; and the ILP's with sums in nests of their own ([`apart`]). [`cost`] prices the loops that
+//! lowering makes of each; the first candidate, the ILP's order in the default style, counts unless another one takes less than
+//! [`GAIN`] of its time ([`Candidate::rank`]), or [`GAIN_IN_STYLE`] in the same style. Nothing is measured, so the same program has
+//! the same plan everywhere. `tile` alone plans kernels of networks, whose order is free, and programs of nothing but register
 //! blocks, whose prices are its own.
 
 mod apart;
@@ -14,6 +15,7 @@ pub mod describe;
 
 use crate::codegen::Target;
 use crate::codegen::loopnest::simplify::simplify;
+use crate::codegen::select::prepare::lay_out_locals;
 use crate::poly::analysis::dependence::Dependences;
 use crate::poly::analysis::legality;
 use crate::poly::cost::{self, Cost};
@@ -27,6 +29,9 @@ use crate::runtime::Result;
 
 /// Share of the default's predicted time that another candidate may take at most. Unmeasured.
 pub const GAIN: f64 = 0.9;
+
+/// As [`GAIN`], of a candidate in the default's style, for which the model errs alike. Measured by the Thomas algorithm along rows.
+const GAIN_IN_STYLE: f64 = 0.95;
 
 /// Predicted time on one thread of a candidate for threads, at most, over that of the best of the others, where that one takes
 /// [`LONG`]; nothing more where it is shorter. Unmeasured.
@@ -101,8 +106,8 @@ pub fn plan_among(
     }
     let mut found = candidates(scop, dependences, schedule, default.clone(), target);
     let Some(first) = found.first().filter(|c| c.is_default()) else { return Ok((default, vec![])) };
-    let limit = GAIN * first.rank();
-    let mut better: Vec<&Candidate> = found[1..].iter().filter(|c| c.rank() < limit).collect();
+    let gain = |c: &Candidate| if c.style == first.style { GAIN_IN_STYLE } else { GAIN };
+    let mut better: Vec<&Candidate> = found[1..].iter().filter(|c| c.rank() < gain(c) * first.rank()).collect();
     better.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
     let proven = |c: &&&Candidate| legality::check(scop, dependences, &c.tiled.schedule).is_ok();
     if better.iter().any(|c| c.style.waves) {
@@ -130,7 +135,9 @@ fn predicted(tiled: Tiled, cost: &Cost) -> Tiled {
 /// The time of the loops that lowering makes of `tiled`; `None` where it makes none.
 fn priced(scop: &Scop, tiled: &Tiled, target: &Target) -> Option<Cost> {
     let kernel = lower::lower(scop, &on_one_thread(tiled)).ok()?;
-    Some(cost::price(&simplify(&kernel.nest), target))
+    let mut nest = simplify(&kernel.nest);
+    lay_out_locals(&mut nest, target);
+    Some(cost::price(&nest, target))
 }
 
 /// The candidates that can be lowered; the ILP's order in the default style is the first.
@@ -179,11 +186,12 @@ fn on_one_thread(tiled: &Tiled) -> Tiled {
 
 const PLAIN: Style =
     Style { boxes: false, tiles: false, vectors: Vectors::Contiguous, inside: false, waves: false, sums: true };
-const STYLES: [Style; 8] = [
+const STYLES: [Style; 9] = [
     Style { boxes: true, tiles: true, vectors: Vectors::Any, sums: false, ..PLAIN },
     Style { boxes: true, tiles: true, waves: true, vectors: Vectors::Any, sums: false, ..PLAIN },
     Style { tiles: true, vectors: Vectors::Any, ..PLAIN },
     Style { tiles: true, ..PLAIN },
+    Style { tiles: true, vectors: Vectors::Outermost, ..PLAIN },
     Style { vectors: Vectors::Any, ..PLAIN },
     PLAIN,
     Style { inside: true, ..PLAIN },

@@ -39,7 +39,7 @@ pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
 }
 
 /// Gives each local buffer strides with the dimension that vector loops run along innermost, padded to whole vectors.
-fn lay_out_locals(nest: &mut LoopNest, target: &Target) {
+pub fn lay_out_locals(nest: &mut LoopNest, target: &Target) {
     let mut vectors = HashSet::new();
     let mut along: HashMap<usize, HashSet<usize>> = HashMap::new();
     nest.body.iter().for_each(|s| {

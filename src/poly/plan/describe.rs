@@ -22,6 +22,7 @@ impl Candidate {
         let vectors = match vectors {
             Vectors::None => "no vectors",
             Vectors::Contiguous => "vectors along contiguous loops",
+            Vectors::Outermost => "vectors along the outermost loop",
             Vectors::Any => "vectors along any loop",
         };
         let parts = [

@@ -56,6 +56,23 @@ fn statements_that_read_the_same_elements_share_their_loops() {
 }
 
 #[test]
+fn a_nest_without_long_loops_inside_is_a_vector_as_a_whole() {
+    let (scop, tiled, found) = planned(
+        "loop nearest(N = 4000) { in f32 P[N][8]  in f32 C[16][8]  temp f32 dist[N][16]  inout f32 best[N]  inout i32 label[N]
+           for i in 0..N for k in 0..16 {
+             dist[i][k] = 0
+             for d in 0..8 dist[i][k] += (P[i][d] - C[k][d]) * (P[i][d] - C[k][d])
+           }
+           for i in 0..N for k in 0..16 {
+             label[i] = select(dist[i][k] < best[i], i32(k), label[i])
+             best[i] min= dist[i][k]
+           } }",
+    );
+    let chosen = found.iter().find(|c| c.tiled.schedule == tiled.schedule).unwrap();
+    assert_eq!(chosen.style.vectors, Vectors::Outermost, "{}", tiled.schedule.print(&scop));
+}
+
+#[test]
 fn sums_of_tensor_instructions_keep_their_register_blocks() {
     for n in [60, 256] {
         let (_, tiled, found) = planned(&format!(
@@ -102,7 +119,7 @@ fn triangular_sums_are_predicted_from_their_loops() {
     );
     // twice the work at one operation a cycle: far more than vectors take
     let serial = 200.0 * 200.0 * 160.0 / Target::avx512().machine.clock_ghz;
-    assert!(tiled.report.tensorized && tiled.report.predicted_ns < serial / 4.0, "{:?}", tiled.report);
+    assert!(tiled.report.predicted_ns < serial / 4.0, "{:?}", tiled.report);
 }
 
 /// Returns the statements of the phase in which `name` runs.

@@ -374,6 +374,13 @@ impl Bands<'_> {
             if !row.coincident && !contiguous && !exact {
                 continue;
             }
+            if self.style.vectors == Vectors::Outermost {
+                if row.coincident {
+                    best = Some((row, 0.0));
+                    break;
+                }
+                continue;
+            }
             let access: f64 = refs.iter().map(|r| self.access_cost(r, &d, lanes)).sum();
             let chain = if row.coincident { 0.0 } else { 1.0 };
             let cost = (access + arithmetic + chain) / lanes as f64;

@@ -34,6 +34,8 @@ pub enum Vectors {
     None,
     /// Elements that lie next to each other, or one element for all lanes.
     Contiguous,
+    /// The outermost loop that carries nothing, whatever it reads: all that it contains works on vectors.
+    Outermost,
     Any,
 }
 
