@@ -111,8 +111,11 @@ impl Staged {
         let mut slices: Vec<Vec<Arc<Tensor>>> = vec![vec![]; body.output.len() - 1 - count];
         let (mut growth, mut known) = (vec![], Carried::default());
         let mut step = 0;
+        let most = self.options.limits.steps;
+        if going && trips > most && keeps_condition(body) {
+            return Err(Error::Limit("a loop without a number of steps does not end: its condition stays true".into()));
+        }
         while going && step < trips {
-            let most = self.options.limits.steps;
             if step == most {
                 let how = "`Limits::steps`";
                 return Err(Error::Limit(format!("a loop that depends on data has more than {most} steps ({how})")));
@@ -177,6 +180,23 @@ impl Staged {
     }
 }
 
+/// Returns true for the body of a loop whose condition is the one that it was given.
+fn keeps_condition(body: &GraphProto) -> bool {
+    let (Some(given), Some(result)) = (body.input.get(1), body.output.first()) else { return false };
+    let producer = |name: &str| body.node.iter().find(|node| node.output.iter().any(|output| output == name));
+    let mut name = result.name.as_str();
+    for _ in 0..=body.node.len() {
+        if name == given.name {
+            return true;
+        }
+        match producer(name) {
+            Some(NodeProto { op_type, input, .. }) if op_type == "Identity" && input.len() == 1 => name = &input[0],
+            _ => return false,
+        }
+    }
+    false
+}
+
 /// The shapes of values that are tensors.
 fn shapes(values: &[Value]) -> Vec<Option<Vec<i64>>> {
     values.iter().map(|value| value.tensor().ok().map(|tensor| tensor.shape.clone())).collect()
@@ -205,4 +225,35 @@ fn stacked(slices: &[Arc<Tensor>]) -> Result<Tensor> {
     let mut data = Bytes::zeros(slices.len() * bytes);
     data.chunks_exact_mut(bytes.max(1)).zip(slices).for_each(|(to, slice)| to.copy_from_slice(&slice.data));
     Ok(Tensor { dtype: first.dtype, shape, data })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::proto::ValueInfoProto;
+
+    fn body(operator: &str) -> GraphProto {
+        let value = |name: &str| ValueInfoProto { name: name.into(), ..Default::default() };
+        let node = |op_type: &str, from: &str, to: &str| NodeProto {
+            op_type: op_type.into(),
+            input: vec![from.into()],
+            output: vec![to.into()],
+            ..Default::default()
+        };
+        GraphProto {
+            input: vec![value("i"), value("go")],
+            output: vec![value("on")],
+            node: vec![node(operator, "go", "same"), node("Identity", "same", "on")],
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn a_condition_that_is_passed_on_stays() {
+        assert!(keeps_condition(&body("Identity")));
+        assert!(!keeps_condition(&body("Not")));
+        let mut circle = body("Identity");
+        circle.node[0].input[0] = "on".into();
+        assert!(!keeps_condition(&circle));
+    }
 }
