@@ -14,7 +14,7 @@ import sys
 
 import algorithms
 import figure
-from report import amount, facts, measured, share, summary_lines, threads_word, typical, verdicts
+from report import NARROW, amount, facts, measured, share, summary_lines, threads_word, typical, verdicts
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS, README, PAGE, FIGURE = (ROOT / path for path in ("benches/results.json", "README.md", "docs/performance.md", "docs/performance.svg"))
@@ -64,13 +64,14 @@ def shown(part):
 
 def table(part):
     metric, peers = part["metric"], part["peers"]
-    header = ["", "threads", "tilewright"] + (["of the limit"] if metric == "latency_ms" else [])
+    limited = metric == "latency_ms" and part["suite"] not in NARROW
+    header = ["", "threads", "tilewright"] + (["of the limit"] if limited else [])
     lines = [header + [f"{peer} over tilewright" for peer in peers]]
     lines.append(["---"] + ["---:"] * (len(lines[0]) - 1))
     for row in shown(part):
         cells = [row["name"] + (" *" if row["disturbed"] else ""), str(row["threads"]), amount(typical(row["contestants"]["tilewright"], metric), metric)]
-        if metric == "latency_ms":
-            cells.append(f"{share(row):.0f} %" if share(row) else "")
+        if limited:
+            cells.append(f"{share(part, row):.0f} %" if share(part, row) else "")
         for peer in peers:
             r = row["ratios"].get(peer)
             cells.append(f"{r['ratio']:.2f} ({r['low']:.2f} to {r['high']:.2f})" if r else "")

@@ -24,6 +24,18 @@ def inputs_of(path):
     return [(i.name, onnx.helper.tensor_dtype_to_np_dtype(tensor(i).elem_type), shape(i)) for i in graph.input if i.name not in weights]
 
 
+def in_opset(path, least=13, wanted=17):
+    """The file itself, or a copy in a later operator set where a scale for each filter does not exist in its own."""
+    import onnx
+    import onnx.version_converter
+    model = onnx.load(path)
+    if max(o.version for o in model.opset_import if o.domain in ("", "ai.onnx")) >= least:
+        return path
+    copy = FOLDER / f"{path.stem}.opset{wanted}.onnx"
+    onnx.save(onnx.version_converter.convert_version(model, wanted), copy)
+    return copy
+
+
 def quantise(name, path, bounds=None, signed=False):
     """The int8 file of the network in `path`; made anew where the network is newer."""
     from models import seeded
@@ -34,7 +46,7 @@ def quantise(name, path, bounds=None, signed=False):
         return made
     FOLDER.mkdir(parents=True, exist_ok=True)
     prepared = FOLDER / f"{name}.prepared.onnx"
-    quant_pre_process(str(path), str(prepared), skip_symbolic_shape=True)
+    quant_pre_process(str(in_opset(path)), str(prepared), skip_symbolic_shape=True)
 
     class Seeded(CalibrationDataReader):
         def __init__(self):

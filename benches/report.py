@@ -85,9 +85,13 @@ def ilp_lines(part):
             f"at worst in {amount(times[worst], 'latency_ms')} ({worst})."]
 
 
-def share(row):
-    """Of the limit that the processor has, in percent."""
-    detail = row.get("detail")
+# Suites whose products have operands of 8 or 16 bits; the limit is that of f32 or f64.
+NARROW = ["int8", "bf16"]
+
+
+def share(part, row):
+    """Of the limit that the processor has, in percent; none where it is not that of the products."""
+    detail = row.get("detail") if part["suite"] not in NARROW else None
     return 100 * detail["gflops"] / detail["peak_gflops"] if detail and detail["peak_gflops"] else None
 
 
@@ -109,7 +113,7 @@ def table_of(part):
         if metric == "latency_ms":
             latency = ours["latency_ms"]
             cells += [amount(latency["min"], metric), f"{amount(latency['q1'], metric)} to {amount(latency['q3'], metric)}",
-                      f"{row['detail']['gflops']:.1f}", f"{share(row):.0f} %" if share(row) else "", amount(ilp_ms(row), metric), amount(ours["prepare_ms"]["median"], metric),
+                      f"{row['detail']['gflops']:.1f}", f"{share(part, row):.0f} %" if share(part, row) else "", amount(ilp_ms(row), metric), amount(ours["prepare_ms"]["median"], metric),
                       amount(ours["memory_bytes"], "memory_bytes")]
         if "chosen" in header:
             cells += [algorithms.chosen(row), f"{100 * algorithms.distance(row):.1f} %"] if algorithms.has_choice(row) else ["", ""]
