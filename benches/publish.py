@@ -50,6 +50,8 @@ def compact(report):
                 if algorithms.has_choice(row):
                     row["detail"]["algorithms"] = detail.get("algorithms")
             row.pop("skipped", None)
+            if "error" in row:
+                row["error"] = row["error"].replace(f"{ROOT}/", "")
     return report
 
 
