@@ -291,7 +291,9 @@ def test_a_precision_of_16_bits(linear):
     for precision in ("bf16", "f16"):
         y = tw.compile(model, precision=precision)(x)
         np.testing.assert_allclose(y, expected(x), atol=5e-2)
-        assert not np.array_equal(y, tw.compile(model)(x))
+        # elsewhere the product of f32 may be the cheaper one
+        if precision == "bf16" and "x86-64-amx" in tw.targets(runnable=True):
+            assert not np.array_equal(y, tw.compile(model)(x))
 
 
 def test_targets_of_another_processor_are_compiled_and_not_run(linear):
