@@ -1,12 +1,12 @@
 //! Precision: products and convolutions of f32 whose operands have 16 bits, with sums in f32.
 //!
-//! What a file stores in 16 bits is multiplied as it is where the target sums such products: no number changes, and the order of the sum
-//! alone does. Where a precision is asked for, a row replaces an operator by the same one of rounded operands: what computes them may store them in 16 bits, and weights are
-//! so from their folding on. Sums stay in f32, and nothing rounds their result. The rows run once between those that fold
-//! constants into weights and those that multiply layouts and algorithms: scales are in the weights before these are rounded, and
-//! no transform sees rounded numbers. Depthwise convolutions, which no instruction on halves takes, and products where the target has none
-//! stand beside those of f32.
-//! Where a value is rounded for a convolution, others may read it rounded: then it is stored once, in 16 bits.
+//! Products of what a file stores in 16 bits read it as it is, where the target sums such products: no number changes, and the order
+//! of the sum alone does. Where a precision is asked for, a row replaces an operator by the same one of rounded operands: what
+//! computes them may store them in 16 bits, and weights are so from their folding on. Sums stay in f32, and nothing rounds their
+//! result. The rows run once between those that fold constants into weights and those that multiply layouts and algorithms: scales
+//! are in the weights before these are rounded, and no transform sees rounded numbers. Depthwise convolutions, which no instruction
+//! on halves takes, and products where the target has none stand beside those of f32. Where a value is rounded for a convolution,
+//! others may read it rounded: then it is stored once, in 16 bits.
 
 use crate::expr::scalar::number::{f16_to_f32, f32_to_f16};
 use crate::graph::egraph::network::Network;
@@ -63,7 +63,7 @@ impl std::str::FromStr for Precision {
 pub fn rules() -> Vec<Rule> {
     vec![
         build  (Instead, "conv-halves",             "(conv@c ...)",                      conv_of_halves),
-        build  (Instead, "matmul-halves",           "(matmul@c ...)",                    matmul_of_halves),
+        build  (Instead, "matmul-halves",           "(matmul@c ...)",                    of_multiplied_halves),
         build  (Beside,  "conv-narrow",             "(conv@c ...)",                      of_halves),
         build  (Beside,  "conv-transpose-narrow",   "(conv_transpose@c ...)",            of_halves),
         build  (Beside,  "matmul-narrow",           "(matmul@c ...)",                    of_halves),
@@ -77,11 +77,11 @@ pub fn rules() -> Vec<Rule> {
 }
 
 fn conv_of_halves(network: &mut Network, m: &Match) -> Option<Id> {
-    if is_depthwise(network, m) { None } else { matmul_of_halves(network, m) }
+    if is_depthwise(network, m) { None } else { of_multiplied_halves(network, m) }
 }
 
-/// Nothing where the target widens halves before it multiplies them.
-fn matmul_of_halves(network: &mut Network, m: &Match) -> Option<Id> {
+/// As [`of_halves`], where the target multiplies halves without widening them.
+fn of_multiplied_halves(network: &mut Network, m: &Match) -> Option<Id> {
     let half = network.halves?;
     if network.half_products.contains(&half) { of_halves(network, m) } else { None }
 }
