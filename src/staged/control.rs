@@ -112,11 +112,10 @@ impl Staged {
         let (mut growth, mut known) = (vec![], Carried::default());
         let mut step = 0;
         let most = self.options.limits.steps;
-        if going && trips > most && keeps_condition(body) {
-            return Err(Error::Limit("a loop without a number of steps does not end: its condition stays true".into()));
-        }
+        // of a condition that stays as it is the end is known before the first step
+        let endless = trips > most && keeps_condition(body);
         while going && step < trips {
-            if step == most {
+            if endless || step == most {
                 let how = "`Limits::steps`";
                 return Err(Error::Limit(format!("a loop that depends on data has more than {most} steps ({how})")));
             }
