@@ -119,7 +119,8 @@ fn triangular_sums_are_predicted_from_their_loops() {
     );
     // twice the work at one operation a cycle: far more than vectors take
     let serial = 200.0 * 200.0 * 160.0 / Target::avx512().machine.clock_ghz;
-    assert!(tiled.report.predicted_ns < serial / 4.0, "{:?}", tiled.report);
+    let vectors = tiled.report.phases.iter().any(|phase| phase.vector.is_some());
+    assert!(vectors && tiled.report.predicted_ns < serial / 4.0, "{:?}", tiled.report);
 }
 
 /// Returns the statements of the phase in which `name` runs.
