@@ -92,6 +92,12 @@ pub trait Gather {
     fn gather_index(&mut self, l: &Lanes, index: u8, index_lane: Lane) -> Result<()>;
 }
 
+/// An operand in memory: as many elements as there are lanes, or one that is broadcast.
+pub struct MemoryOperand {
+    pub addr: Addr,
+    pub broadcast: bool,
+}
+
 /// Lanes in registers. Functions that return a bool return false where there is no such operation.
 pub trait Vectors {
     fn constant(&mut self, d: u8, ty: VType, bits: u64);
@@ -113,6 +119,14 @@ pub trait Vectors {
     }
     fn shift(&mut self, op: ShiftOp, ty: VType, d: u8, a: u8, amount: u8);
     fn multiply_add(&mut self, acc: u8, ty: VType, a: u8, b: u8, negate: bool) -> bool;
+    /// See [`Inst::VFmaMemory`].
+    fn multiply_add_memory(&mut self, _acc: u8, _ty: VType, _a: u8, _b: &MemoryOperand, _negate: bool) -> bool {
+        false
+    }
+    /// See [`Inst::VBinaryMemory`].
+    fn binary_memory(&mut self, _op: VBinary, _ty: VType, _d: u8, _a: u8, _b: &MemoryOperand) -> bool {
+        false
+    }
     fn compare(&mut self, op: CompareOp, ty: VType, d: u8, a: u8, b: u8);
     fn select(&mut self, ty: VType, d: u8, mask: u8, a: u8, b: u8);
     /// `d = a / b`, of the operands a, b and the inverse of b.
@@ -351,6 +365,13 @@ where
                     return self.binary(VBinary::Mul, ty, vectors[0], a, b, &vectors[1..])
                         && self.binary(op, ty, acc, acc, vectors[0], &[]);
                 }
+            }
+            Inst::VFmaMemory { acc, ty, a, broadcast, addr, negate } => {
+                let b = MemoryOperand { addr, broadcast };
+                return self.multiply_add_memory(acc.number(), ty, a.number(), &b, negate);
+            }
+            Inst::VBinaryMemory { op, dst, ty, a, broadcast, addr } => {
+                return self.binary_memory(op, ty, dst.number(), a.number(), &MemoryOperand { addr, broadcast });
             }
             Inst::VQuotient { dst, ty, a, b, inverse } => {
                 return self.quotient(ty, dst.number(), [a, b, inverse].map(|r| r.number()));

@@ -5,8 +5,8 @@
 //! `scalar_replacement` keeps what the next iterations load again in registers, `prefetch` asks for panels before they
 //! are needed, `interleave` loads and stores interleaved elements as neighbours, `address` gives pointers registers and bumps them. Of the flat function
 //! `scaled_index` folds products of subscripts into addresses, `stored_bits` leaves out what stores drop, `single_lane` computes in
-//! as few lanes as are used, `choose` joins a comparison with the selection that reads its mask (AVX-512), and `list_scheduling` orders the
-//! instructions of innermost loops (AArch64).
+//! as few lanes as are used, `choose` joins a comparison with the selection that reads its mask (AVX-512), `memory_operand` gives
+//! arithmetic operands in memory (x86-64), and `list_scheduling` orders the instructions of innermost loops (AArch64).
 //! The nest's meaning (`interpret.rs`) is kept, except that sums over vector lanes are taken in another (fixed) order
 //! and that products in sums are fused; `literal` states what it assumes of the operands of literals.
 
@@ -29,6 +29,7 @@ pub mod list_scheduling;
 pub mod literal;
 pub mod locals;
 pub mod math;
+pub mod memory_operand;
 pub mod narrow;
 pub mod prefetch;
 pub mod prepare;
@@ -123,6 +124,7 @@ fn lower_phase(
                 single_lane::narrow(&mut function);
                 choose::join(&mut function, target);
                 quotients::divide(&mut function, target);
+                memory_operand::fold(&mut function, target);
                 list_scheduling::schedule_loops(&mut function, target);
                 return Ok(function);
             }
@@ -150,7 +152,9 @@ pub fn has_vectors(f: &Function) -> bool {
         | Inst::VLoadWhere { ty, .. }
         | Inst::VStore { ty, .. }
         | Inst::VGather { ty, .. }
-        | Inst::VScatter { ty, .. } => ty.lanes > 1,
+        | Inst::VScatter { ty, .. }
+        | Inst::VFmaMemory { ty, .. }
+        | Inst::VBinaryMemory { ty, .. } => ty.lanes > 1,
         _ => false,
     })
 }
@@ -185,6 +189,8 @@ pub fn vectorized(f: &Function) -> bool {
             | Inst::VLoadWhere { ty, .. }
             | Inst::VGather { ty, .. }
             | Inst::VScatter { ty, .. }
+            | Inst::VFmaMemory { ty, .. }
+            | Inst::VBinaryMemory { ty, .. }
                 if ty.lanes > 1 =>
             {
                 if let Some(l) = open.last_mut() {

@@ -253,6 +253,7 @@ impl Emitter<'_> {
             mask: 0,
             zeroing: false,
             towards_zero: false,
+            broadcast: false,
             immediate: None,
             vector_index: false,
         }

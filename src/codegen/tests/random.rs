@@ -2,6 +2,8 @@
 
 use super::cases::dtype;
 use super::program::{Builder, Case, at, data};
+use crate::codegen::select::memory_operand;
+use crate::codegen::target::Isa;
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Lane, LaneRange, Operand, VBinary, VType, Vreg, Zip};
 use crate::codegen::{Target, regalloc};
 use crate::expr::CompareOp;
@@ -89,7 +91,8 @@ impl Generator<'_> {
                 let (a, b, acc) = (self.any(), self.any(), self.target());
                 self.b.push(Inst::VFma { acc, ty, a, b, negate: self.rng.random() });
             }
-            14..17 => {
+            14 => self.operand_from_memory(),
+            15..17 => {
                 let (dst, addr, part) = (self.target(), self.addr(), self.part());
                 self.b.push(Inst::VLoad { dst, ty, mem, addr, part });
             }
@@ -127,6 +130,29 @@ impl Generator<'_> {
                 self.b.push(Inst::VSelect { dst, ty, mask, a, b });
             }
             choice => self.scalar_statement(choice),
+        }
+    }
+
+    /// A load or a broadcast that one or two instructions read, with something between them.
+    fn operand_from_memory(&mut self) {
+        let (ty, mem) = (self.ty, dtype(self.ty.lane));
+        let (loaded, addr) = (self.b.vreg(), self.addr());
+        self.b.push(match self.rng.random() {
+            true => Inst::VBroadcast { dst: loaded, ty, mem, addr },
+            false => Inst::VLoad { dst: loaded, ty, mem, addr, part: None },
+        });
+        if self.rng.random_bool(0.3) && self.budget > 0 {
+            self.budget -= 1;
+            self.statement();
+        }
+        for _ in 0..self.rng.random_range(1..3) {
+            let (other, dst) = (self.any(), self.target());
+            let (a, b) = if self.rng.random() { (other, loaded) } else { (loaded, other) };
+            let op = *[VBinary::Add, VBinary::Sub, VBinary::Mul, VBinary::Max].choose(self.rng).unwrap();
+            self.b.push(match self.rng.random() {
+                true => Inst::VFma { acc: dst, ty, a, b, negate: self.rng.random() },
+                false => Inst::VBinary { op, dst, ty, a, b },
+            });
         }
     }
 
@@ -221,7 +247,11 @@ fn program(seed: u64, target: &Target) -> Case {
         let addr = at(pointer, (k * lanes as usize * lane.bytes()) as i32);
         g.b.push(Inst::VStore { src, ty, mem: dtype(lane), addr, part: None });
     }
-    Case { function: g.b.function, buffers, range: (2, 5) }
+    let mut case = Case { function: g.b.function, buffers, range: (2, 5) };
+    let before = case.expected();
+    memory_operand::fold(&mut case.function, target);
+    assert_eq!(case.difference(&before, &case.expected()), None, "seed {seed}: operands in memory");
+    case
 }
 
 /// Programs of the plain test run; `TILEWRIGHT_FUZZ` multiplies their number.
@@ -233,6 +263,9 @@ pub fn programs(target: &Target) -> Vec<Case> {
 /// Reports the coverage of the programs.
 pub fn coverage(programs: &[Case], target: &Target) -> String {
     let (mut insts, mut spilling, mut moves) = (0, 0, 0);
+    let in_memory = |inst: &&Inst| matches!(inst, Inst::VFmaMemory { .. } | Inst::VBinaryMemory { .. });
+    let operands: usize = programs.iter().map(|case| case.function.insts.iter().filter(in_memory).count()).sum();
+    assert!(target.isa == Isa::Neon || operands > programs.len() / 4, "too few operands in memory: {operands}");
     for case in programs {
         let spills = regalloc::allocate(&case.function, target).unwrap().spills(0);
         insts += case.function.insts.len();

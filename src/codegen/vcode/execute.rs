@@ -221,6 +221,19 @@ impl Machine<'_> {
                     fma(ty.lane, lane(&c, ty.lane, i), lane(&a, ty.lane, i), lane(&b, ty.lane, i), negate)
                 });
             }
+            Inst::VFmaMemory { acc, ty, a, broadcast, addr, negate } => {
+                let (c, a) = (self.vectors[acc.index()], self.vectors[a.index()]);
+                let b = self.memory_operand(ty, broadcast, &addr)?;
+                self.write(acc, ty, |i| {
+                    fma(ty.lane, lane(&c, ty.lane, i), lane(&a, ty.lane, i), lane(&b, ty.lane, i), negate)
+                });
+            }
+            Inst::VBinaryMemory { op, dst, ty, a, broadcast, addr } => {
+                let (a, b) = (self.vectors[a.index()], self.memory_operand(ty, broadcast, &addr)?);
+                let value =
+                    |i| binary(op, ty.lane, lane(&a, ty.lane, i), lane(&b, ty.lane, i)).ok_or_else(|| undefined(inst));
+                self.try_write(dst, ty, value)?;
+            }
             Inst::VTensor { acc, row, a, b, .. } => {
                 let [mut total, a, b] = [acc, a, b].map(|r| self.vectors[r.index()]);
                 self.function.row(row)?.evaluate(&mut total, &[&a, &b])?;
@@ -245,6 +258,20 @@ impl Machine<'_> {
             _ => return Err(undefined(inst)),
         }
         Ok(())
+    }
+
+    /// The lanes of an operand in memory: elements as wide as lanes, or one of them in each lane.
+    fn memory_operand(&mut self, ty: VType, broadcast: bool, addr: &Addr) -> Result<Register> {
+        let (size, lanes, start) = (ty.lane.bytes(), ty.lanes as usize, self.address(addr));
+        let mut register = [0xa5; 64];
+        match broadcast {
+            true => {
+                let element = self.bytes(start, size)?.to_vec();
+                register[..lanes * size].copy_from_slice(&element.repeat(lanes));
+            }
+            false => register[..lanes * size].copy_from_slice(self.bytes(start, lanes * size)?),
+        }
+        Ok(register)
     }
 
     /// An instruction on tile registers.

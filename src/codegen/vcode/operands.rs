@@ -162,6 +162,14 @@ macro_rules! insts {
             VFma Vector "{} {}= {} {} * {}" {
                 acc: Vreg (UseDef), negate: bool [sign], ty: VType, a: Vreg (Use), b: Vreg (Use)
             }
+            /// As VFma of floats, `b` in memory: as many elements as there are lanes, 16 bytes or more, or one element that is broadcast.
+            VFmaMemory Vector "{} {}= {} {} * {}{}" {
+                acc: Vreg (UseDef), negate: bool [sign], ty: VType, a: Vreg (Use), broadcast: bool [broadcast], addr: Addr (Use)
+            }
+            /// As VBinary of floats, `b` in memory as in VFmaMemory.
+            VBinaryMemory Vector "{} = {} {} {}, {}{}" {
+                dst: Vreg (Def), op: VBinary, ty: VType, a: Vreg (Use), broadcast: bool [broadcast], addr: Addr (Use)
+            }
             /// `acc = row(acc, a, b)`: a tensor instruction of `temporaries` registers more. `ty` is the type of `acc`.
             VTensor Vector "{} = tensor {} {} {}, {} ({} temporaries)" {
                 acc: Vreg (UseDef), row: InstructionName, ty: VType, a: Vreg (Use), b: Vreg (Use), temporaries: u8

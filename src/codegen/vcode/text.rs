@@ -271,6 +271,7 @@ impl Text for DType {
 
 const SIGN: [(bool, &str); 2] = [(true, "-"), (false, "+")];
 const AT_LEAST_ONCE: [(bool, &str); 2] = [(true, " (at least once)"), (false, "")];
+const BROADCAST: [(bool, &str); 2] = [(true, "broadcast "), (false, "")];
 const BOUND: [(u8, &str); 2] = [(0, "first"), (1, "last")];
 
 fn print_choice<T: PartialEq>(words: &[(T, &str)], value: &T, out: &mut String) {
@@ -295,6 +296,7 @@ macro_rules! print_rows {
     (@ hexadecimal $field:ident, $out:expr) => { { let _ = write!($out, "{:x}", $field); } };
     (@ sign $field:ident, $out:expr) => { print_choice(&SIGN, $field, $out) };
     (@ at_least_once $field:ident, $out:expr) => { print_choice(&AT_LEAST_ONCE, $field, $out) };
+    (@ broadcast $field:ident, $out:expr) => { print_choice(&BROADCAST, $field, $out) };
     (@ bound $field:ident, $out:expr) => { print_choice(&BOUND, $field, $out) };
     (@ $field:ident, $out:expr) => { $field.print($out) };
 }
@@ -316,6 +318,7 @@ macro_rules! parse_rows {
     (@ hexadecimal $text:ident) => { u64::from_str_radix($text.word(), 16).ok() };
     (@ sign $text:ident) => { $text.choice(&SIGN) };
     (@ at_least_once $text:ident) => { $text.choice(&AT_LEAST_ONCE) };
+    (@ broadcast $text:ident) => { $text.choice(&BROADCAST) };
     (@ bound $text:ident) => { $text.choice(&BOUND) };
     (@ $text:ident) => { Text::parse($text) };
 }

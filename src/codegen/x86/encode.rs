@@ -59,6 +59,8 @@ pub struct Encoding {
     pub zeroing: bool,
     /// EVEX: rounded towards zero, whatever the mode; whole registers without a memory operand.
     pub towards_zero: bool,
+    /// EVEX: the element at the address in `rm` is repeated throughout the operand.
+    pub broadcast: bool,
     pub immediate: Option<u8>,
     /// The index register in `rm` is a vector register (its highest bit has a place of its own).
     pub vector_index: bool,
@@ -84,7 +86,7 @@ pub fn encode(e: &Encoding, out: &mut Vec<u8>) -> Option<usize> {
                 | inverted(e.reg >> 4, 4)
                 | e.op.map,
             (e.op.evex_w as u8) << 7 | (!e.second & 15) << 3 | 4 | e.op.prefix,
-            (e.zeroing as u8) << 7 | rounding | inverted(highest, 3) | e.mask,
+            (e.zeroing as u8) << 7 | rounding | (e.broadcast as u8) << 4 | inverted(highest, 3) | e.mask,
         ]);
     } else {
         debug_assert!(e.reg < 16 && e.second < 16 && base < 16 && index < 16 && length < 2 && e.mask == 0);
@@ -110,7 +112,11 @@ pub fn encode(e: &Encoding, out: &mut Vec<u8>) -> Option<usize> {
             out.extend([0; 4]);
         }
         Rm::Memory(Memory { base: Some(b), index, displacement }) => {
-            let unit = if e.evex { e.op.unit(e.width.bytes()) } else { 1 };
+            let unit = match e.evex {
+                true if e.broadcast => 4 << e.op.evex_w as u8,
+                true => e.op.unit(e.width.bytes()),
+                false => 1,
+            };
             let short = (displacement % unit == 0).then(|| i8::try_from(displacement / unit).ok()).flatten();
             // rbp and r13 as base without a displacement mean something else.
             let mode = match short {
@@ -278,6 +284,7 @@ mod tests {
             mask: (evex && vector_index) as u8,
             zeroing: false,
             towards_zero: false,
+            broadcast: false,
             immediate: immediate.then_some(1),
             vector_index,
         };
@@ -322,6 +329,39 @@ mod tests {
             }
         }
         assert_eq!(in_memory, memory.is_some(), "{what}");
+    }
+
+    #[test]
+    fn an_element_in_memory_is_broadcast() {
+        for (op, name) in [(opcode::FMA_PS, "dword bcst"), (opcode::ADD_PD, "qword bcst")] {
+            for (width, displacement) in [(Width::X, 0), (Width::Y, 508), (Width::Z, -1024), (Width::Z, 4)] {
+                let rm = Rm::Memory(Memory { base: Some(13), index: Some((9, 4)), displacement });
+                let e = Encoding {
+                    op,
+                    evex: true,
+                    width,
+                    reg: 17,
+                    second: 30,
+                    rm,
+                    mask: 0,
+                    zeroing: false,
+                    towards_zero: false,
+                    broadcast: true,
+                    immediate: None,
+                    vector_index: false,
+                };
+                let mut bytes = vec![];
+                encode(&e, &mut bytes);
+                let decoded: Instruction = Decoder::new(64, &bytes, DecoderOptions::NONE).decode();
+                assert!(decoded.is_broadcast() && decoded.len() == bytes.len(), "{decoded} for {name}");
+                assert_eq!(decoded.memory_displacement64() as i64, i64::from(displacement), "{decoded}");
+                assert_eq!([decoded.op0_register().number(), decoded.op1_register().number()], [17, 30], "{decoded}");
+                // a displacement in units of the element takes a byte
+                let unit = 4 << op.evex_w as i32;
+                let short = displacement % unit == 0 && (-128 * unit..128 * unit).contains(&displacement);
+                assert_eq!(bytes.len(), if short { 8 } else { 11 }, "{decoded}");
+            }
+        }
     }
 
     #[test]
