@@ -19,16 +19,21 @@ use crate::poly::tile::cache::Constants;
 use crate::runtime::threads;
 use rustc_hash::FxHashMap;
 
-/// Part of the last cache that the constants of a network may fill and stay in it; transformed ones are larger. Unmeasured.
+/// Part of a cache that the constants of a network may fill and stay in it; transformed ones are larger. Unmeasured.
 const CONSTANTS_SHARE: f64 = 0.5;
 
 type Key = (Op, Vec<(TensorType, bool, Option<Literals>)>);
 
-/// Where the constants of a graph are when a kernel starts: few enough stay in the last cache from one run to the next.
+/// Where the constants of a graph are when a kernel starts: few enough stay in a cache from one run to the next.
 pub fn constants(graph: &Graph, target: &Target) -> Constants {
     let bytes = (0..graph.values.len() as u32).filter_map(|v| graph.constant(ValueId(v))).map(|t| t.data.len());
-    let cached = bytes.sum::<usize>() as f64 <= target.machine.usable_bytes(2) * CONSTANTS_SHARE;
-    if cached { Constants::LastCache } else { Constants::Memory }
+    let bytes = bytes.sum::<usize>() as f64;
+    let stay = |level: usize| bytes <= target.machine.usable_bytes(level) * CONSTANTS_SHARE;
+    match [stay(1), stay(2)] {
+        [true, _] => Constants::SecondCache,
+        [_, true] => Constants::LastCache,
+        _ => Constants::Memory,
+    }
 }
 
 /// The prices of a target.
@@ -139,7 +144,7 @@ mod tests {
     fn constants_of_small_networks_are_cached() {
         let product = |constants| {
             let f32 = |shape: &[i64]| TensorType::new(DType::F32, shape);
-            let types = [f32(&[36, 4, 192]), f32(&[36, 192, 384]), f32(&[36, 4, 384])];
+            let types = [f32(&[36, 4, 64]), f32(&[36, 64, 96]), f32(&[36, 4, 96])];
             let operand = |i: usize| Operand { ty: &types[i], constant: i == 1, value: None };
             let operands = vec![operand(0), operand(1)];
             let op = Op::MatMul { transpose_a: false, transpose_b: false };
@@ -147,10 +152,11 @@ mod tests {
             let prices = Prices::new(&target, std::iter::once((&op, operands.clone(), &types[2])), constants, 1);
             prices.price(&op, &operands, &types[2]).unwrap()
         };
-        let [cached, fetched] = [Constants::LastCache, Constants::Memory].map(product);
-        assert!(cached < fetched, "{cached} and {fetched} ns");
+        let [near, cached, fetched] = [Constants::SecondCache, Constants::LastCache, Constants::Memory].map(product);
+        assert!(cached < fetched && near < cached, "{near}, {cached} and {fetched} ns");
         let target = Target::all().remove(0);
-        for (extent, expected) in [(256, Constants::LastCache), (4096, Constants::Memory)] {
+        let expected = [(256, Constants::SecondCache), (1024, Constants::LastCache), (4096, Constants::Memory)];
+        for (extent, expected) in expected {
             let mut b = GraphBuilder::new("g");
             let x = b.input("x", DType::F32, &[1, extent]);
             let w = b.constant(Tensor::zeros(DType::F32, &[extent, extent]));

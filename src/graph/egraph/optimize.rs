@@ -154,7 +154,7 @@ pub fn optimize(
     };
     loaded.network.max_error = max_error;
     let constants = price::constants(graph, target);
-    loaded.network.constants_cached = constants == Constants::LastCache;
+    loaded.network.constants_cached = constants != Constants::Memory;
     let of_target = cost::byte_products(target);
     loaded.network.byte_products = match options.byte_products {
         None => of_target,

@@ -36,6 +36,19 @@ pub enum Constants {
     Memory,
     /// In the last cache, which has room for those of all kernels.
     LastCache,
+    /// In the second cache, which has room for those of all kernels.
+    SecondCache,
+}
+
+impl Constants {
+    /// The first cache that holds them, 1 for the second one.
+    fn level(self) -> usize {
+        match self {
+            Constants::SecondCache => 1,
+            Constants::LastCache => 2,
+            Constants::Memory => 3,
+        }
+    }
 }
 
 pub struct Traffic<'a> {
@@ -207,6 +220,7 @@ impl Traffic<'_> {
             let bandwidth = match r.constant {
                 true if own != Some(0) => return 0.0,
                 true if self.constants == Constants::Memory => machine.bandwidth[3],
+                // threads fetch constants of the second cache from the last one
                 true => machine.bandwidth[2],
                 false if own == farthest() => return 0.0,
                 false => machine.crossing_bandwidth,
@@ -248,10 +262,10 @@ impl Traffic<'_> {
         (bytes, bytes / r.spread(extent, machine.line_bytes as i64))
     }
 
-    /// Takes off what a cache still holds of the kernel before: activations that fit it, and constants that the last one holds.
+    /// Takes off what a cache still holds of the kernel before: activations that fit it, and constants that stay in it.
     fn forget_held(&self, order: &[TileLoop], inside: &[(f64, f64)], misses: &mut [Vec<f64>; 3]) {
         for (level, misses) in misses.iter_mut().enumerate().skip(1) {
-            let kept = |r: &Reference| !r.constant || level == 2 && self.constants == Constants::LastCache;
+            let kept = |r: &Reference| !r.constant || level >= self.constants.level();
             for (i, r) in self.references.iter().enumerate().filter(|(_, r)| kept(r)) {
                 let fits = inside[i].1 <= self.target.machine.usable_bytes(level);
                 // A part of a reduction reads the accumulators too.
