@@ -135,7 +135,7 @@ fn allocation(function: &Function, target: &Target) -> tilewright::Result<String
             }
             Step::Again { inst, .. } => format!("{inst}  # again"),
             Step::Store { class, register: r, slot } => format!("slot {slot} = {}", register(class, r)),
-            Step::Load { class, register: r, slot } => format!("{} = slot {slot}", register(class, r)),
+            Step::Load { class, register: r, slot, .. } => format!("{} = slot {slot}", register(class, r)),
         };
         out.push_str(&format!("{}{line}\n", "  ".repeat(depth)));
         let opens = matches!(step, Step::Inst { inst: Inst::LoopStart { .. } | Inst::IfStart { .. }, .. });

@@ -3,12 +3,15 @@
 //! In: a function and its allocation. Out: position-independent bytes, constants included. The walk over the steps, control
 //! flow, moves of the arguments and the dispatch of instructions stand here; an architecture encodes them ([`Encode`]).
 
+pub mod operand;
+
 use crate::codegen::constant_pool::Pool;
+use crate::codegen::emit::operand::{MemoryOperand, Source};
 use crate::codegen::regalloc::allocation::{Allocation, Place, Step, Temporaries, slot_offset};
 use crate::codegen::vcode::lanes::{Lanes, Widening};
 use crate::codegen::vcode::operands::{Class, Group};
 use crate::codegen::vcode::{
-    Addr, Function, Gpr, GprOp, Inst, Lane, Operand, Shapes, ShiftOp, Tile, VBinary, VType, VUnary, Zip,
+    Addr, Function, Gpr, GprOp, Inst, Lane, Operand, Shapes, ShiftOp, Tile, VBinary, VType, VUnary, Vreg, Zip,
 };
 use crate::expr::CompareOp;
 use crate::runtime::{DType, Error, Result};
@@ -92,12 +95,6 @@ pub trait Gather {
     fn gather_index(&mut self, l: &Lanes, index: u8, index_lane: Lane) -> Result<()>;
 }
 
-/// An operand in memory: as many elements as there are lanes, or one that is broadcast.
-pub struct MemoryOperand {
-    pub addr: Addr,
-    pub broadcast: bool,
-}
-
 /// Lanes in registers. Functions that return a bool return false where there is no such operation.
 pub trait Vectors {
     fn constant(&mut self, d: u8, ty: VType, bits: u64);
@@ -119,8 +116,10 @@ pub trait Vectors {
     }
     fn shift(&mut self, op: ShiftOp, ty: VType, d: u8, a: u8, amount: u8);
     fn multiply_add(&mut self, acc: u8, ty: VType, a: u8, b: u8, negate: bool) -> bool;
-    /// See [`Inst::VFmaMemory`].
-    fn multiply_add_memory(&mut self, _acc: u8, _ty: VType, _a: u8, _b: &MemoryOperand, _negate: bool) -> bool {
+    /// Arithmetic on floats has operands in memory.
+    const MEMORY_OPERANDS: bool = false;
+    /// `d = sum ± product of the factors`, one of the three in memory; see [`Inst::VFmaSum`].
+    fn fused_sum(&mut self, _d: u8, _ty: VType, _sum: Source, _factors: [Source; 2], _negate: bool) -> bool {
         false
     }
     /// See [`Inst::VBinaryMemory`].
@@ -172,6 +171,19 @@ where
         let mut starts = vec![e.asm.offset().0];
         let mut i = 0;
         while let Some(step) = allocation.steps.get(i) {
+            if let Some((reloads, folded)) = operand::reloaded(&allocation.steps[i..]).filter(|_| Self::MEMORY_OPERANDS)
+            {
+                for (k, reload) in allocation.steps[i..i + reloads].iter().enumerate() {
+                    if k != folded {
+                        e.step(reload, false)?;
+                    }
+                    starts.push(e.asm.offset().0);
+                }
+                e.with_operand(&allocation.steps[i + reloads], &allocation.steps[i + folded])?;
+                starts.push(e.asm.offset().0);
+                i += reloads + 1;
+                continue;
+            }
             match allocation.steps.get(i + 1).is_some_and(|next| e.pair(step, next)) {
                 // both steps begin where their instruction does
                 true => {
@@ -238,14 +250,44 @@ where
                 (self.origin, self.temporaries) = (*origin as usize, temporaries);
                 self.inst(inst, *hidden, innermost)?;
             }
-            Step::Again { origin, inst } => {
+            Step::Again { origin, inst, .. } => {
                 (self.origin, self.temporaries) = (*origin as usize, &NO_TEMPORARIES);
                 self.inst(inst, None, false)?;
             }
             Step::Store { class, register, slot } => self.spill(*class, *register, *slot),
-            Step::Load { class, register, slot } => self.reload(*class, *register, *slot),
+            Step::Load { class, register, slot, .. } => self.reload(*class, *register, *slot),
         }
         Ok(())
+    }
+
+    /// An instruction whose operand is what another step would load.
+    fn with_operand(&mut self, step: &'a Step, reload: &Step) -> Result<()> {
+        let (Step::Inst { origin, inst, temporaries, .. }, Some((register, operand))) = (step, operand::of(reload))
+        else {
+            return Err(Error::Internal(format!("{}: no operand in memory", self.function.name)));
+        };
+        (self.origin, self.temporaries) = (*origin as usize, temporaries);
+        let source = |r: Vreg| match r.number() == register {
+            true => Source::Memory(operand),
+            false => Source::Register(r.number()),
+        };
+        let is_known = match *inst {
+            Inst::VFma { acc, ty, a, b, negate } => {
+                self.fused_sum(acc.number(), ty, Source::Register(acc.number()), [a, b].map(source), negate)
+            }
+            Inst::VFmaSum { dst, ty, c, negate, a, b } => {
+                self.fused_sum(dst.number(), ty, source(c), [a, b].map(source), negate)
+            }
+            Inst::VBinary { op, dst, ty, a, b } => {
+                let other = if a.number() == register { b } else { a };
+                self.binary_memory(op, ty, dst.number(), other.number(), &operand)
+            }
+            _ => false,
+        };
+        match is_known {
+            true => Ok(()),
+            false => Err(Error::Internal(format!("{}: no operand in memory for {inst:?}", self.function.name))),
+        }
     }
 
     fn inst(&mut self, inst: &Inst, hidden: Option<Place>, innermost: bool) -> Result<()> {
@@ -366,12 +408,17 @@ where
                         && self.binary(op, ty, acc, acc, vectors[0], &[]);
                 }
             }
+            Inst::VFmaSum { dst, ty, c, negate, a, b } => {
+                let [c, a, b] = [c, a, b].map(|r| Source::Register(r.number()));
+                return self.fused_sum(dst.number(), ty, c, [a, b], negate);
+            }
             Inst::VFmaMemory { acc, ty, a, broadcast, addr, negate } => {
-                let b = MemoryOperand { addr, broadcast };
-                return self.multiply_add_memory(acc.number(), ty, a.number(), &b, negate);
+                let [sum, a] = [acc, a].map(|r| Source::Register(r.number()));
+                let b = Source::Memory(MemoryOperand::At { addr, broadcast });
+                return self.fused_sum(acc.number(), ty, sum, [a, b], negate);
             }
             Inst::VBinaryMemory { op, dst, ty, a, broadcast, addr } => {
-                return self.binary_memory(op, ty, dst.number(), a.number(), &MemoryOperand { addr, broadcast });
+                return self.binary_memory(op, ty, dst.number(), a.number(), &MemoryOperand::At { addr, broadcast });
             }
             Inst::VQuotient { dst, ty, a, b, inverse } => {
                 return self.quotient(ty, dst.number(), [a, b, inverse].map(|r| r.number()));

@@ -149,10 +149,11 @@ impl<'a> Scan<'a> {
                 inst,
                 Inst::Copy { .. } | Inst::VCopy { .. } | Inst::Int { .. } | Inst::LoopStart { .. } | Inst::Range { .. }
             );
-            if hinted {
-                let read = operands.iter().find(|o| o.access == Access::Use);
+            let fused = matches!(inst, Inst::VFmaSum { .. });
+            if hinted || fused {
+                let reads = operands.iter().filter(|o| o.access == Access::Use).take(if fused { 3 } else { 1 });
                 let written = operands.iter().find(|o| o.access == Access::Def);
-                if let (Some(read), Some(written)) = (read, written) {
+                for (read, written) in reads.filter_map(|read| Some((read, written?))) {
                     hints[read.value as usize].push(written.value);
                     hints[written.value as usize].push(read.value);
                 }
@@ -423,7 +424,7 @@ impl<'a> Scan<'a> {
             for o in operands.iter().filter(|o| !o.hidden && o.access.reads() && self.spilled[o.value as usize]) {
                 if !loaded.contains(&o.value) {
                     loaded.push(o.value);
-                    self.reload(o.value, self.tiny[&(i, o.value)], &slots, &mut out.steps);
+                    self.reload(o.value, self.tiny[&(i, o.value)], true, &slots, &mut out.steps);
                 }
             }
             let dropped =
@@ -451,22 +452,22 @@ impl<'a> Scan<'a> {
             }
             for transit in ends.get(&i).into_iter().flatten() {
                 let register = self.register[transit.value as usize].expect("not spilled");
-                self.reload(transit.value, register, &slots, &mut out.steps);
+                self.reload(transit.value, register, false, &slots, &mut out.steps);
             }
         }
         out
     }
 
-    fn reload(&self, v: u32, register: u8, slots: &Slots, steps: &mut Vec<Step>) {
+    fn reload(&self, v: u32, register: u8, once: bool, slots: &Slots, steps: &mut Vec<Step>) {
         match self.constant[v as usize] {
             Some(origin) => {
                 let mut inst = self.function.insts[origin as usize].clone();
                 inst.registers_mut(&mut |_, _, r| *r = u32::from(register));
-                steps.push(Step::Again { origin, inst });
+                steps.push(Step::Again { origin, inst, once });
             }
             None => {
                 let (class, slot) = (self.live.values.class(v), slots.of[v as usize].expect("spilled"));
-                steps.push(Step::Load { class, register, slot });
+                steps.push(Step::Load { class, register, slot, once });
             }
         }
     }

@@ -6,7 +6,7 @@
 //! are needed, `interleave` loads and stores interleaved elements as neighbours, `address` gives pointers registers and bumps them. Of the flat function
 //! `scaled_index` folds products of subscripts into addresses, `stored_bits` leaves out what stores drop, `single_lane` computes in
 //! as few lanes as are used, `choose` joins a comparison with the selection that reads its mask (AVX-512), `memory_operand` gives
-//! arithmetic operands in memory (x86-64), and `list_scheduling` orders the instructions of innermost loops (AArch64).
+//! arithmetic operands in memory and `three_operands` fused products a result beside their operands (x86-64), and `list_scheduling` orders the instructions of innermost loops (AArch64).
 //! The nest's meaning (`interpret.rs`) is kept, except that sums over vector lanes are taken in another (fixed) order
 //! and that products in sums are fused; `literal` states what it assumes of the operands of literals.
 
@@ -43,6 +43,7 @@ pub mod state;
 pub mod statements;
 pub mod stored_bits;
 pub mod strip_mine;
+pub mod three_operands;
 pub mod tile_pass;
 pub mod tiles;
 pub mod tree;
@@ -125,6 +126,7 @@ fn lower_phase(
                 choose::join(&mut function, target);
                 quotients::divide(&mut function, target);
                 memory_operand::fold(&mut function, target);
+                three_operands::join(&mut function, target);
                 list_scheduling::schedule_loops(&mut function, target);
                 return Ok(function);
             }

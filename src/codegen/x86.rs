@@ -9,6 +9,7 @@
 
 pub mod emitter;
 mod encode;
+mod fused;
 mod gather;
 mod memory;
 mod opcode;
@@ -19,11 +20,12 @@ mod tiles;
 mod vector;
 
 use crate::codegen::Isa;
+use crate::codegen::emit::operand::MemoryOperand;
 use crate::codegen::emit::{self, Frame as _};
 use crate::codegen::regalloc::allocation::{Allocation, Needs, RegisterFile, Step, frame_size};
 use crate::codegen::vcode::operands::{Class, PerClass};
-use crate::codegen::vcode::{Function, Inst};
-use crate::codegen::x86::emitter::{Emitter, Frame, X86, on_stack};
+use crate::codegen::vcode::{Function, Inst, VType};
+use crate::codegen::x86::emitter::{Emitter, Frame, X86, at, on_stack, repeated};
 use crate::runtime::Result;
 use dynasmrt::relocations::{Relocation, RelocationKind, RelocationSize};
 use dynasmrt::x64::X64Relocation;
@@ -308,6 +310,33 @@ impl Emitter<'_> {
         let label = self.pool_label(constant);
         let e = self.plain(op, width, dst, a, RELATIVE);
         self.vector_relative(Encoding { immediate: Some(immediate), ..e }, label);
+    }
+
+    /// `d = op(a, memory)`; false where the processor has no such operand.
+    fn op3_memory(&mut self, op: Op, ty: VType, d: u8, a: u8, b: &MemoryOperand) -> bool {
+        let (w, lane) = (memory::width(ty), ty.lane.bytes());
+        match *b {
+            MemoryOperand::At { ref addr, broadcast } => {
+                let whole = broadcast || ty.lanes as usize * lane == w.bytes();
+                let Ok(memory) = at(addr, 0) else { return false };
+                if !whole || broadcast && !self.arch.evex {
+                    return false;
+                }
+                let e = self.plain(op, w, d, a, Rm::Memory(memory));
+                self.vector(Encoding { broadcast, ..e });
+            }
+            MemoryOperand::Slot(slot) => {
+                let memory = on_stack(self.arch.frame.slot(Class::Vector, slot));
+                self.vector(self.plain(op, w, d, a, Rm::Memory(memory)));
+            }
+            MemoryOperand::Constant(bits) if self.arch.evex => {
+                let label = self.pool_label(bits.to_le_bytes()[..lane].to_vec());
+                let e = self.plain(op, w, d, a, RELATIVE);
+                self.vector_relative(Encoding { broadcast: true, ..e }, label);
+            }
+            MemoryOperand::Constant(bits) => self.op3_constant(op, w, d, a, repeated(bits, lane, w)),
+        }
+        true
     }
 
     fn copy_width(&mut self, width: Width, dst: u8, src: u8) {

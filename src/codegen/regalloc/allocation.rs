@@ -57,12 +57,12 @@ pub enum Step {
         hidden: Option<Place>,
         temporaries: Temporaries,
     },
-    /// A constant instruction of the function computed once more.
-    Again { origin: u32, inst: Inst },
+    /// A constant instruction of the function computed once more; `once` says that the next instruction alone reads it.
+    Again { origin: u32, inst: Inst, once: bool },
     /// Register to spill slot.
     Store { class: Class, register: u8, slot: u32 },
-    /// Spill slot to register.
-    Load { class: Class, register: u8, slot: u32 },
+    /// Spill slot to register; `once` as in `Again`.
+    Load { class: Class, register: u8, slot: u32, once: bool },
 }
 
 /// A function whose registers are chosen.

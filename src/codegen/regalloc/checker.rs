@@ -133,13 +133,13 @@ impl Checker<'_> {
                         return Err(self.error(*origin, format!("register {r:?} may not be used")));
                     }
                 }
-                Step::Again { origin, inst } => {
+                Step::Again { origin, inst, .. } => {
                     if *origin as usize >= insts.len() || !single_constant(*origin as usize) {
                         return Err(self.error(*origin, "computed again, but not a constant written once"));
                     }
                     self.check_same(*origin, inst)?;
                 }
-                Step::Store { class, register, slot } | Step::Load { class, register, slot } => {
+                Step::Store { class, register, slot } | Step::Load { class, register, slot, .. } => {
                     if *slot >= self.allocation.slots[*class] || !is_register(*class, u32::from(*register)) {
                         return Err(self.error(next as u32, "a move before it names a place that does not exist"));
                     }
@@ -229,11 +229,11 @@ impl Checker<'_> {
                 let to = state.index(*class, Place::Slot(*slot));
                 state.held[to] = state.held[state.index(*class, Place::Register(*register))];
             }
-            Step::Load { class, register, slot } => {
+            Step::Load { class, register, slot, .. } => {
                 let to = state.index(*class, Place::Register(*register));
                 state.held[to] = state.held[state.index(*class, Place::Slot(*slot))];
             }
-            Step::Again { origin, inst } => {
+            Step::Again { origin, inst, .. } => {
                 let mut at = None;
                 self.function.insts[*origin as usize]
                     .registers(|class, _, r| at = Some((class, self.values.value(class, r))));

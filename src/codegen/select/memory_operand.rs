@@ -53,7 +53,7 @@ pub fn fold(function: &mut Function, target: &Target) {
 }
 
 /// For each instruction, the number of its run: within one no loop or conditional begins or ends and no memory is written.
-fn runs(function: &Function) -> Vec<usize> {
+pub fn runs(function: &Function) -> Vec<usize> {
     let ends = |inst: &Inst| {
         let stores = matches!(inst, Inst::VStore { .. } | Inst::VScatter { .. } | Inst::TileStore { .. });
         usize::from(stores || inst.is_control())
@@ -78,7 +78,7 @@ fn readers(uses: &Uses, at: usize, runs: &[usize]) -> Option<Vec<usize>> {
 }
 
 /// Returns true if the register is not written between the two places.
-fn stays(uses: &Uses, from: usize, to: usize) -> bool {
+pub fn stays(uses: &Uses, from: usize, to: usize) -> bool {
     let next = uses.written.partition_point(|&w| w <= from);
     uses.written.get(next).is_none_or(|&w| w >= to)
 }

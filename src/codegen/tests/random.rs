@@ -2,7 +2,7 @@
 
 use super::cases::dtype;
 use super::program::{Builder, Case, at, data};
-use crate::codegen::select::memory_operand;
+use crate::codegen::select::{memory_operand, three_operands};
 use crate::codegen::target::Isa;
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Lane, LaneRange, Operand, VBinary, VType, Vreg, Zip};
 use crate::codegen::{Target, regalloc};
@@ -112,6 +112,10 @@ impl Generator<'_> {
             20 => {
                 let (src, dst) = (self.any(), self.target());
                 self.b.push(Inst::VCopy { dst, src, ty });
+                if self.rng.random() {
+                    let (a, b) = (self.any(), self.any());
+                    self.b.push(Inst::VFma { acc: dst, ty, a, b, negate: self.rng.random() });
+                }
             }
             21 => {
                 let dst = self.target();
@@ -250,7 +254,8 @@ fn program(seed: u64, target: &Target) -> Case {
     let mut case = Case { function: g.b.function, buffers, range: (2, 5) };
     let before = case.expected();
     memory_operand::fold(&mut case.function, target);
-    assert_eq!(case.difference(&before, &case.expected()), None, "seed {seed}: operands in memory");
+    three_operands::join(&mut case.function, target);
+    assert_eq!(case.difference(&before, &case.expected()), None, "seed {seed}: operands in memory and results apart");
     case
 }
 
@@ -263,9 +268,13 @@ pub fn programs(target: &Target) -> Vec<Case> {
 /// Reports the coverage of the programs.
 pub fn coverage(programs: &[Case], target: &Target) -> String {
     let (mut insts, mut spilling, mut moves) = (0, 0, 0);
-    let in_memory = |inst: &&Inst| matches!(inst, Inst::VFmaMemory { .. } | Inst::VBinaryMemory { .. });
-    let operands: usize = programs.iter().map(|case| case.function.insts.iter().filter(in_memory).count()).sum();
-    assert!(target.isa == Isa::Neon || operands > programs.len() / 4, "too few operands in memory: {operands}");
+    let count = |wanted: fn(&&Inst) -> bool| -> usize {
+        programs.iter().map(|case| case.function.insts.iter().filter(wanted).count()).sum()
+    };
+    let in_memory = count(|inst| matches!(inst, Inst::VFmaMemory { .. } | Inst::VBinaryMemory { .. }));
+    let apart = count(|inst| matches!(inst, Inst::VFmaSum { .. }));
+    let few = in_memory.min(apart) < programs.len() / 8;
+    assert!(target.isa == Isa::Neon || !few, "{in_memory} operands in memory, {apart} results apart");
     for case in programs {
         let spills = regalloc::allocate(&case.function, target).unwrap().spills(0);
         insts += case.function.insts.len();

@@ -215,19 +215,7 @@ impl Machine<'_> {
                 let a = self.vectors[a.index()];
                 self.write(dst, ty, |i| shift(op, ty.lane, lane(&a, ty.lane, i), amount));
             }
-            Inst::VFma { acc, ty, a, b, negate } => {
-                let (c, a, b) = (self.vectors[acc.index()], self.vectors[a.index()], self.vectors[b.index()]);
-                self.write(acc, ty, |i| {
-                    fma(ty.lane, lane(&c, ty.lane, i), lane(&a, ty.lane, i), lane(&b, ty.lane, i), negate)
-                });
-            }
-            Inst::VFmaMemory { acc, ty, a, broadcast, addr, negate } => {
-                let (c, a) = (self.vectors[acc.index()], self.vectors[a.index()]);
-                let b = self.memory_operand(ty, broadcast, &addr)?;
-                self.write(acc, ty, |i| {
-                    fma(ty.lane, lane(&c, ty.lane, i), lane(&a, ty.lane, i), lane(&b, ty.lane, i), negate)
-                });
-            }
+            Inst::VFma { .. } | Inst::VFmaSum { .. } | Inst::VFmaMemory { .. } => self.fused_step(inst)?,
             Inst::VBinaryMemory { op, dst, ty, a, broadcast, addr } => {
                 let (a, b) = (self.vectors[a.index()], self.memory_operand(ty, broadcast, &addr)?);
                 let value =
@@ -257,6 +245,25 @@ impl Machine<'_> {
             }
             _ => return Err(undefined(inst)),
         }
+        Ok(())
+    }
+
+    /// A product that is added to or taken from something, rounded once.
+    fn fused_step(&mut self, inst: &Inst) -> Result<()> {
+        let of = |r: Vreg| self.vectors[r.index()];
+        let (dst, ty, c, a, b, negate) = match *inst {
+            Inst::VFma { acc, ty, a, b, negate } => (acc, ty, of(acc), of(a), of(b), negate),
+            Inst::VFmaSum { dst, ty, c, negate, a, b } => (dst, ty, of(c), of(a), of(b), negate),
+            Inst::VFmaMemory { acc, ty, a, broadcast, addr, negate } => {
+                let (c, a) = (of(acc), of(a));
+                (acc, ty, c, a, self.memory_operand(ty, broadcast, &addr)?, negate)
+            }
+            _ => return Err(undefined(inst)),
+        };
+        self.write(dst, ty, |i| {
+            let [c, a, b] = [&c, &a, &b].map(|x| lane(x, ty.lane, i));
+            fma(ty.lane, c, a, b, negate)
+        });
         Ok(())
     }
 

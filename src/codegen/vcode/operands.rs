@@ -162,6 +162,10 @@ macro_rules! insts {
             VFma Vector "{} {}= {} {} * {}" {
                 acc: Vreg (UseDef), negate: bool [sign], ty: VType, a: Vreg (Use), b: Vreg (Use)
             }
+            /// `dst = c + a·b`, or `c - a·b`, rounded once. Floats only; x86-64.
+            VFmaSum Vector "{} = {} {} {} {} * {}" {
+                dst: Vreg (Def), ty: VType, c: Vreg (Use), negate: bool [sign], a: Vreg (Use), b: Vreg (Use)
+            }
             /// As VFma of floats, `b` in memory: as many elements as there are lanes, 16 bytes or more, or one element that is broadcast.
             VFmaMemory Vector "{} {}= {} {} * {}{}" {
                 acc: Vreg (UseDef), negate: bool [sign], ty: VType, a: Vreg (Use), broadcast: bool [broadcast], addr: Addr (Use)

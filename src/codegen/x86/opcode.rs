@@ -176,6 +176,12 @@ ops! {
     REST_PD           "vfnmadd213pd"   Both M38 P66 0xac 1 1 FULL
     FMA_PS            "vfmadd231ps"    Both M38 P66 0xb8 0 0 FULL
     FMA_PD            "vfmadd231pd"    Both M38 P66 0xb8 1 1 FULL
+    FMA_PLUS_PS       "vfmadd213ps"    Both M38 P66 0xa8 0 0 FULL
+    FMA_PLUS_PD       "vfmadd213pd"    Both M38 P66 0xa8 1 1 FULL
+    FMA_TIMES_PS      "vfmadd132ps"    Both M38 P66 0x98 0 0 FULL
+    FMA_TIMES_PD      "vfmadd132pd"    Both M38 P66 0x98 1 1 FULL
+    FNMA_TIMES_PS     "vfnmadd132ps"   Both M38 P66 0x9c 0 0 FULL
+    FNMA_TIMES_PD     "vfnmadd132pd"   Both M38 P66 0x9c 1 1 FULL
     FNMA_PS           "vfnmadd231ps"   Both M38 P66 0xbc 0 0 FULL
     FNMA_PD           "vfnmadd231pd"   Both M38 P66 0xbc 1 1 FULL
     COMPARE_PS        "vcmpps"         Both M0F NP  0xc2 0 0 FULL

@@ -3,10 +3,11 @@
 use super::encode::{Encoding, Rm, Width};
 use super::memory::width;
 use super::opcode::{self, Op};
-use crate::codegen::emit::{MemoryOperand, Vectors};
+use crate::codegen::emit::Vectors;
+use crate::codegen::emit::operand::{MemoryOperand, Source};
 use crate::codegen::regalloc::allocation::Needs;
 use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, VType, VUnary, Zip};
-use crate::codegen::x86::emitter::{AREA_2, Emitter, at, on_stack, repeated};
+use crate::codegen::x86::emitter::{AREA_2, Emitter, on_stack, repeated};
 use crate::expr::CompareOp;
 use crate::runtime::DType;
 
@@ -103,16 +104,6 @@ fn binary_op(op: VBinary, lane: Lane, evex: bool) -> Option<Op> {
         (Or, _) => opcode::OR,
         (Xor, _) => opcode::XOR,
         (AndNot, _) => opcode::AND_NOT,
-        _ => return None,
-    })
-}
-
-fn fma_op(lane: Lane, negate: bool) -> Option<Op> {
-    Some(match (lane, negate) {
-        (Lane::F32, false) => opcode::FMA_PS,
-        (Lane::F32, true) => opcode::FNMA_PS,
-        (Lane::F64, false) => opcode::FMA_PD,
-        (Lane::F64, true) => opcode::FNMA_PD,
         _ => return None,
     })
 }
@@ -313,13 +304,13 @@ impl Vectors for Emitter<'_> {
     }
 
     fn multiply_add(&mut self, acc: u8, ty: VType, a: u8, b: u8, negate: bool) -> bool {
-        let Some(op) = fma_op(ty.lane, negate) else { return false };
-        self.op3(op, width(ty), acc, a, b);
-        true
+        self.fused(acc, ty, Source::Register(acc), [a, b].map(Source::Register), negate)
     }
 
-    fn multiply_add_memory(&mut self, acc: u8, ty: VType, a: u8, b: &MemoryOperand, negate: bool) -> bool {
-        fma_op(ty.lane, negate).is_some_and(|op| self.op3_memory(op, ty, acc, a, b))
+    const MEMORY_OPERANDS: bool = true;
+
+    fn fused_sum(&mut self, d: u8, ty: VType, sum: Source, factors: [Source; 2], negate: bool) -> bool {
+        self.fused(d, ty, sum, factors, negate)
     }
 
     fn binary_memory(&mut self, op: VBinary, ty: VType, d: u8, a: u8, b: &MemoryOperand) -> bool {
@@ -484,18 +475,6 @@ impl Vectors for Emitter<'_> {
 }
 
 impl Emitter<'_> {
-    /// `d = op(a, memory)`; false where the processor has no such operand.
-    fn op3_memory(&mut self, op: Op, ty: VType, d: u8, a: u8, b: &MemoryOperand) -> bool {
-        let whole = b.broadcast || ty.lanes as usize * ty.lane.bytes() == width(ty).bytes();
-        let Ok(memory) = at(&b.addr, 0) else { return false };
-        if !whole || b.broadcast && !self.arch.evex {
-            return false;
-        }
-        let e = self.plain(op, width(ty), d, a, Rm::Memory(memory));
-        self.vector(Encoding { broadcast: b.broadcast, ..e });
-        true
-    }
-
     /// The low halves of words side by side in the low half of `d`.
     fn low_halves(&mut self, w: Width, d: u8, s: u8) {
         if self.arch.evex {
