@@ -58,7 +58,7 @@ check: ## formatting, lints, documentation, the tests of the benchmark, packages
 	@scripts/crates
 	@if command -v $(PYTHON) >/dev/null || [ "$${CI:-}" = true ]; then \
 		$(PYTHON) -m unittest discover -q benches/tests && $(PYTHON) benches/publish.py --check && $(PYTHON) scripts/notices.py --check; fi
-	@! $(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) deny check licenses bans sources
+	@scripts/deny
 
 check-crates: ## package all crates and build them from their packages, as `cargo publish --dry-run` does
 	@scripts/prepare build
