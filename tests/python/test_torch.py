@@ -5,6 +5,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from pages import run
 
 import tilewright as tw
 import tilewright.torch
@@ -94,3 +95,17 @@ def test_gradients_are_refused():
     module, x = Network().eval(), torch.randn(2, 3, 8, 8)
     with pytest.raises(Exception, match="no_grad"):
         torch.compile(module, backend="tilewright")(x)
+
+
+def test_the_page_shows_what_runs(tmp_path):
+    before = """
+import torch
+import tilewright as tw
+module, example = torch.nn.Sequential(torch.nn.Linear(8, 5), torch.nn.ReLU()).eval(), torch.randn(2, 8)
+"""
+    after = """
+with torch.no_grad():
+    torch.testing.assert_close(fast(example), module(example), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(torch.from_numpy(model(example)), module(example), rtol=1e-4, atol=1e-5)
+"""
+    run("docs/python.md", ["PyTorch"], tmp_path, before, after)

@@ -5,6 +5,7 @@ import signal
 import numpy as np
 import pytest
 from network import BATCH, WIDTH, in_one_process, network, rows
+from pages import results
 
 import tilewright as tw
 
@@ -134,3 +135,12 @@ def test_without_a_cluster_partitions_are_computed_here(node):
     model = tilewright.dask.carry(network(), batch_size=BATCH)
     found = tilewright.dask.map_partitions(da.from_array(x, chunks=(4, WIDTH)), model)
     check(*dask.compute(*found, scheduler="threads"), x)
+
+
+def test_the_page_shows_what_runs(client, tmp_path, monkeypatch):
+    x = rows(ROWS)
+    (tmp_path / "model.onnx").write_bytes(network())
+    monkeypatch.chdir(tmp_path)
+    collection = da.from_array(x, chunks=(BATCH, WIDTH))
+    for scored in results("docs/cluster.md", "tilewright.dask.", tilewright=tilewright, collection=collection):
+        check(*dask.compute(*scored), x)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas
 import pytest
 from network import BATCH, WIDTH, in_one_process, network, rows
+from pages import results
 
 import tilewright as tw
 from tilewright import _portable
@@ -144,3 +145,11 @@ def test_a_module_for_another_processor_is_refused_by_name(cluster):
     actor = ray.remote(tilewright.ray.Predictor).options(num_cpus=1).remote(model)
     with pytest.raises(ray.exceptions.RayActorError, match=f"Modules were carried for {other}"):
         ray.get(actor.__call__.remote({}))
+
+
+def test_the_page_shows_what_runs(cluster, tmp_path, monkeypatch):
+    x = rows(ROWS)
+    (tmp_path / "model.onnx").write_bytes(network())
+    monkeypatch.chdir(tmp_path)
+    for scored in results("docs/cluster.md", "tilewright.ray.", tilewright=tilewright, dataset=dataset(x)):
+        check(sorted_rows(scored), x)

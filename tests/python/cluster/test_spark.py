@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from network import BATCH, WIDTH, in_one_process, network, rows
+from pages import results
 
 import tilewright as tw
 
@@ -151,3 +152,11 @@ def test_a_module_for_another_processor_is_refused_by_name(spark):
     scored = tilewright.spark.map_in_arrow(frame(spark, rows(2), 1), network(), batch_size=BATCH, targets=[other])
     with pytest.raises(PythonException, match=f"Modules were carried for {other}"):
         scored.collect()
+
+
+def test_the_page_shows_what_runs(spark, tmp_path, monkeypatch):
+    x = rows(ROWS)
+    (tmp_path / "model.onnx").write_bytes(network())
+    monkeypatch.chdir(tmp_path)
+    for scored in results("docs/cluster.md", "tilewright.spark.", tilewright=tilewright, frame=frame(spark, x)):
+        check(scored.collect(), x)
