@@ -33,6 +33,11 @@ impl Executable {
         Ok(Executable { pages })
     }
 
+    /// The code, where it lies.
+    pub fn bytes(&self) -> &[u8] {
+        &self.pages
+    }
+
     /// The phase whose code starts at `offset`.
     ///
     /// Panics when `offset` lies outside the code; whether a function of the right convention starts there is what a

@@ -25,6 +25,7 @@ mod random;
 mod ready;
 mod refusal;
 mod session;
+mod symbols;
 mod tensor;
 mod tensor_check;
 mod text;

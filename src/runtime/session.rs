@@ -15,6 +15,7 @@ use crate::module::{Action, BufferPlace, BufferRef, MAX_TRIPS, Step};
 use crate::opaque::{self, MAX_OPERANDS, View, ViewMut};
 use crate::pool::{Crew, Pool};
 use crate::ready::{ReadyStep, ReadySteps, ReadyWork};
+use crate::symbols::Symbols;
 use crate::tensor::{AsView, AsViewMut, TensorView};
 use crate::tensor_check::{check_tensor, shown};
 use crate::{DType, Error, Result, Tensor};
@@ -62,6 +63,8 @@ pub struct Session {
     free: Mutex<Vec<Memory>>,
     /// Sessions of the module's other bindings.
     others: Vec<Session>,
+    /// Names of the code's parts; dropped before it.
+    _symbols: Symbols,
     /// The code that `steps` points to.
     _code: Executable,
 }
@@ -92,6 +95,7 @@ impl Session {
         module.check_host()?;
         let code = Executable::new(module.code())?;
         let steps = ReadySteps::new(&module, &code)?;
+        let symbols = Symbols::new(&module, &code)?;
         let scratch_bytes = page_multiple(module.scratch_bytes(), pool.threads())?;
         let arena_bytes = page_multiple(module.arena_bytes(), 1)?;
         if arena_bytes.checked_add(scratch_bytes * pool.threads()).is_none_or(|all| all > isize::MAX as usize) {
@@ -99,7 +103,8 @@ impl Session {
         }
         let prepare = |other: &Arc<Module>| Session::prepare(other.clone(), pool.clone());
         let others = module.0.others.iter().map(prepare).collect::<Result<_>>()?;
-        Ok(Session { pool, steps, scratch_bytes, arena_bytes, others, free: Mutex::new(vec![]), _code: code, module })
+        let free = Mutex::new(vec![]);
+        Ok(Session { pool, steps, scratch_bytes, arena_bytes, others, free, _symbols: symbols, _code: code, module })
     }
 
     /// The module that runs here.

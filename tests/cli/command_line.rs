@@ -18,6 +18,8 @@ mod onnx;
 mod parts;
 #[path = "command_line/programs.rs"]
 mod programs;
+#[path = "command_line/symbols.rs"]
+mod symbols;
 
 use common::{host_targets, root};
 use std::io::{BufRead, BufReader, Write};
