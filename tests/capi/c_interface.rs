@@ -114,6 +114,23 @@ fn the_examples_run() {
     assert_eq!(succeeds(folder.run(&program).arg(MODEL)), "y: 660 bytes\n");
 }
 
+/// The lines of C that the page of linking shows of the interface.
+#[test]
+fn the_page_shows_a_program_that_runs() {
+    let page = std::fs::read_to_string(root().join("docs/linking.md")).unwrap();
+    let lines = page.split("```c\n").find(|block| block.starts_with("tilewright_session session;")).unwrap();
+    let lines = lines.split("```").next().unwrap();
+    let folder = Folder::new("page");
+    std::os::unix::fs::symlink(root().join(MODEL), folder.0.join("model.onnx")).unwrap();
+    let text = format!(
+        "#include <stdio.h>\n#include \"tilewright.h\"\nstatic float x[5 * 20], y[5 * 33];\n\
+         int main(void) {{\n    y[0] = -1;\n{lines}    return y[0] < 0;\n}}\n"
+    );
+    std::fs::write(folder.0.join("page.c"), text).unwrap();
+    let Some(program) = folder.build("gcc", &["-std=c99"], &folder.file("page.c")) else { return };
+    assert_eq!(succeeds(folder.run(&program).current_dir(&folder.0)), "");
+}
+
 #[test]
 fn an_installed_library_is_found_by_pkg_config() {
     if !Command::new("pkg-config").arg("--version").output().is_ok_and(|output| output.status.success()) {

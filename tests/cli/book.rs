@@ -1,17 +1,21 @@
 //! The pages show what the commands print, `docs/primitives.md` what the sources say of each primitive, and `docs/options.md` the
 //! limits.
 //!
-//! In a block marked `console` a line that begins with `$ ` is a command, and what follows is its output; a block marked `tile`
-//! that begins with `# NAME.tile` is a file of the page's folder. `TILEWRIGHT_BLESS=1` writes outputs and page again.
+//! In a block marked `console` a line that begins with `$ ` is a command, and what follows is its output; a block marked `sh` has
+//! commands without outputs; one marked `tile` that begins with `# NAME.tile` is a file of the page's folder. `TILEWRIGHT_BLESS=1` writes outputs and page again.
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../files/onnx.rs"]
+mod onnx;
+#[path = "book/shell.rs"]
+mod shell;
 
 use common::root;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use tilewright::internal::poly::transform::primitive::KEYWORDS;
 use tilewright::{File, Limits, Model, Options};
 
@@ -29,11 +33,16 @@ fn holds(page: &Path, text: &str) {
     );
 }
 
-/// The standard output of a line of shell with the command line at hand.
-fn output(command: &str, folder: &Path) -> String {
+/// Runs a line of shell with the command line at hand.
+fn run(command: &str, folder: &Path) -> Output {
     let program = Path::new(env!("CARGO_BIN_EXE_tilewright")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
-    let said = Command::new("sh").args(["-c", command]).current_dir(folder).env("PATH", path).output().unwrap();
+    Command::new("sh").args(["-c", command]).current_dir(folder).env("PATH", path).output().unwrap()
+}
+
+/// The standard output of a line of shell.
+fn output(command: &str, folder: &Path) -> String {
+    let said = run(command, folder);
     assert!(!said.stdout.is_empty(), "`{command}` prints nothing: {}", String::from_utf8_lossy(&said.stderr));
     String::from_utf8(said.stdout).unwrap()
 }
@@ -75,9 +84,9 @@ fn with_outputs(page: &str, folder: &Path) -> String {
     text
 }
 
-/// A folder with the page's files, in which the repository's folders are at their paths.
-fn folder(page: &Path, text: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("book").join(page.file_stem().unwrap());
+/// A test's folder with the page's files, in which the repository's folders are at their paths.
+fn folder(page: &Path, text: &str, test: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test).join(page.file_stem().unwrap());
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     for name in ["datasets", "examples", "tests"] {
@@ -90,8 +99,11 @@ fn folder(page: &Path, text: &str) -> PathBuf {
     folder
 }
 
-/// Compiles the programs of a text with their first sizes; returns how many there are.
+/// Compiles the programs of a text with their first sizes; returns how many there are. A file of instructions has none.
 fn compile_all(page: &Path, text: &str) -> usize {
+    if text.contains("\ninstruction ") {
+        return 0;
+    }
     let file = File::parse(&page.display().to_string(), text).unwrap_or_else(|e| panic!("{e}"));
     for program in &file.programs {
         let model = Model::from_program(file.clone(), Some(&program.name), None).unwrap();
@@ -109,7 +121,7 @@ fn pages_show_what_the_commands_print() {
             continue;
         }
         let text = fs::read_to_string(&page).unwrap();
-        let folder = folder(&page, &text);
+        let folder = folder(&page, &text, "book");
         holds(&page, &with_outputs(&text, &folder));
         commands += text.matches("\n$ ").count();
         for file in fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
