@@ -396,7 +396,8 @@ impl Model {
     /// [`Options::cache`] has modules of one binding.
     ///
     /// # Errors
-    /// As [`Model::compile_module`]; [`Error::Invalid`] where no binding is given, two are equal, or the model has initial values.
+    /// As [`Model::compile_module`]; [`Error::Invalid`] where no binding is given or two are equal; [`Error::Unsupported`] for several
+    /// bindings of a program that declares initial values.
     pub fn compile_bindings(
         &self,
         options: &Options,
@@ -414,6 +415,10 @@ impl Model {
             return Err(Error::Invalid("no binding of the dynamic dimensions is given".into()));
         }
         let first = Arc::unwrap_or_clone(modules.remove(0));
+        if first.initial().is_some() && !modules.is_empty() {
+            let name = first.name();
+            return Err(Error::Unsupported(format!("`{name}` declares initial values, which are those of one size")));
+        }
         Ok((first.with_bindings(modules)?, reports))
     }
 

@@ -46,7 +46,7 @@ pub struct ModelArguments {
     #[arg(skip)]
     pub prices: bool,
     /// Size of a dynamic dimension, or of a program; others are taken from the inputs, or are 1. `compile` takes several
-    /// sizes of a network's dimension, as `length=64,128`, and writes one module or object for all
+    /// sizes of each, as `length=64,128`, and writes one module or object for all
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dims)]
     pub dims: Vec<(String, Vec<i64>)>,
     /// Apply only the first N rewrites to a network; halving N finds a rewrite that breaks it

@@ -116,6 +116,13 @@ fn one_object_holds_several_sizes() {
     succeeds(&[&["compile", &file, "--emit", "shared", "-o", &folder.file("names")][..], &sizes].concat());
     let header = std::fs::read_to_string(folder.file("names.h")).unwrap();
     assert!(header.contains("int names_binding(int64_t binding_2, int64_t int_, int64_t s_2);"), "{header}");
+    // sizes of a program are taken at run time in the same way
+    let program = folder.file("scale.tile");
+    std::fs::write(&program, "def scale(f32(M, N) x) -> (y) { y(i, j) = 2 * x(i, j) }").unwrap();
+    let sizes = ["--dim", "M=8,64", "--dim", "N=16"];
+    succeeds(&[&["compile", &program, "--emit", "static", "-o", &folder.file("scale")][..], &sizes].concat());
+    let header = std::fs::read_to_string(folder.file("scale.h")).unwrap();
+    assert!(header.contains("int scale(int64_t M, const float *x, float *y);"), "{header}");
 }
 
 #[test]
@@ -141,6 +148,7 @@ fn what_cannot_be_linked_is_refused() {
     let file = graph(vec![x], vec![], vec![node("NonZero", &["x"], &["y"])], vec![y]);
     std::fs::write(&parts, bytes(file, 17)).unwrap();
     object(&[&parts], &["data"]);
+    object(&[GEMM, "--dim", "NI=2,3", "--dim", "NJ=4", "--dim", "NK=5"], &["`gemm` declares initial values"]);
     let sorting = "tests/fixtures/operators/top_k.onnx";
     fails(&["compile", "--quiet", sorting, "--emit", "shared", "-o", &folder.file("m")], &["topk", "--runtime"]);
     let text = succeeds(&["compile", sorting, "--emit", "object", "-o", &folder.file("m.o")]);
