@@ -138,6 +138,8 @@ pub enum VUnary {
     Ceil,
     /// Nearest, ties to even.
     Round,
+    /// As [`VUnary::Sqrt`] of f32, without the divider. AVX-512.
+    Root,
     /// The inverse, correctly rounded, for [`Inst::VQuotient`]; not-a-number where it or the number is not normal. AVX-512.
     Inverse,
     /// Every bit inverted.

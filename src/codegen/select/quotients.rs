@@ -1,33 +1,42 @@
-//! Quotients by inverses become divisions where these are faster.
+//! Quotients by inverses become divisions where these are faster, and square roots products where the divider is busy.
 //!
 //! In and out: a flat function for AVX-512. An inverse takes the ports of all arithmetic, and has three times the latency of a
-//! division, which has a unit of its own. So quotients are divisions in an innermost loop where one iteration waits for
-//! the quotient of another, and where other arithmetic takes as long as the divisions beside it would.
+//! division, which has a unit of its own; the same holds for roots. So quotients are divisions, and roots stay, in an innermost loop
+//! where one iteration waits for them in another, and where other arithmetic takes as long as the divider beside it would.
 
 use crate::codegen::Target;
 use crate::codegen::select::uses::{remove, uses};
 use crate::codegen::target::Isa;
 use crate::codegen::vcode::operands::{Class, Group};
-use crate::codegen::vcode::{Function, Inst, VBinary, VUnary};
+use crate::codegen::vcode::{Function, Inst, Lane, VBinary, VUnary};
 use crate::expr::BinaryOp;
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
-/// Makes divisions of the quotients that take longer.
+/// Makes divisions of the quotients that take longer, and products of the roots that do.
 pub fn divide(function: &mut Function, target: &Target) {
-    let any = function.insts.iter().any(|i| matches!(i, Inst::VQuotient { .. }));
+    let whole = |i: &Inst| is_root(i) && i.ty().is_some_and(|ty| ty.lanes as usize * 4 == target.vector_bytes);
+    let any = function.insts.iter().any(|i| matches!(i, Inst::VQuotient { .. }) || whole(i));
     if target.isa != Isa::Avx512 || !any {
         return;
     }
     for body in innermost_loops(&function.insts) {
         let insts = &function.insts[body.clone()];
-        let quotients: Vec<usize> = (0..insts.len()).filter(|&i| matches!(insts[i], Inst::VQuotient { .. })).collect();
-        let (waiting, free): (Vec<_>, Vec<_>) = quotients.into_iter().partition(|&i| waits_for_itself(insts, i));
-        let divided = if divisions_are_faster(insts, free.len(), target) { [waiting, free].concat() } else { waiting };
+        let all = (0..insts.len()).filter(|&i| matches!(insts[i], Inst::VQuotient { .. }) || whole(&insts[i]));
+        let (waiting, free): (Vec<_>, Vec<_>) = all.partition(|&i| waits_for_itself(insts, i));
+        let (roots, quotients): (Vec<_>, Vec<_>) = free.into_iter().partition(|&i| is_root(&insts[i]));
+        let (divided, multiplied) = fastest(insts, quotients.len(), roots.len(), target);
+        let waiting = waiting.into_iter().filter(|&i| !is_root(&insts[i]));
+        let divided: Vec<usize> = waiting.chain(quotients.into_iter().filter(|_| divided)).collect();
         for i in divided {
             let inst = &mut function.insts[body.start + i];
             if let Inst::VQuotient { dst, ty, a, b, .. } = *inst {
                 *inst = Inst::VBinary { op: VBinary::Div, dst, ty, a, b };
+            }
+        }
+        for i in roots.into_iter().filter(|_| multiplied) {
+            if let Inst::VUnary { op, .. } = &mut function.insts[body.start + i] {
+                *op = VUnary::Root;
             }
         }
     }
@@ -35,6 +44,10 @@ pub fn divide(function: &mut Function, target: &Target) {
     let unread = |inst: &Inst| matches!(inst, Inst::VUnary { op: VUnary::Inverse, dst, .. } if uses[dst.index()].read.is_empty());
     let unread: BTreeSet<usize> = (0..function.insts.len()).filter(|&i| unread(&function.insts[i])).collect();
     remove(function, &unread);
+}
+
+fn is_root(inst: &Inst) -> bool {
+    matches!(inst, Inst::VUnary { op: VUnary::Sqrt, ty, .. } if ty.lane == Lane::F32)
 }
 
 /// The bodies of the loops that contain no other.
@@ -50,9 +63,13 @@ fn innermost_loops(insts: &[Inst]) -> Vec<Range<usize>> {
     out
 }
 
-/// Returns true if registers carry the quotient at `at` to its own operands, which is in another iteration.
+/// Returns true if registers carry the quotient or root at `at` to its own operands, which is in another iteration.
 fn waits_for_itself(insts: &[Inst], at: usize) -> bool {
-    let Inst::VQuotient { dst, a, b, .. } = insts[at] else { return false };
+    let (dst, operands) = match insts[at] {
+        Inst::VQuotient { dst, a, b, .. } => (dst, [a, b]),
+        Inst::VUnary { dst, a, .. } => (dst, [a, a]),
+        _ => return false,
+    };
     let mut reached = HashSet::from([dst.0]);
     loop {
         let before = reached.len();
@@ -70,13 +87,13 @@ fn waits_for_itself(insts: &[Inst], at: usize) -> bool {
             }
         }
         if reached.len() == before {
-            return reached.contains(&a.0) || reached.contains(&b.0);
+            return operands.iter().any(|r| reached.contains(&r.0));
         }
     }
 }
 
-/// Compares the cycles of an iteration in which `quotients` are divided with those of one in which they are multiplied.
-fn divisions_are_faster(insts: &[Inst], quotients: usize, target: &Target) -> bool {
+/// Returns two flags, those of the fewest cycles of an iteration: `quotients` are divided, `roots` are multiplied.
+fn fastest(insts: &[Inst], quotients: usize, roots: usize, target: &Target) -> (bool, bool) {
     let machine = &target.machine;
     let (mut others, mut inverses, mut divisions, mut multiplied) = (0.0, 0.0, 0.0, 0.0);
     for inst in insts {
@@ -92,7 +109,21 @@ fn divisions_are_faster(insts: &[Inst], quotients: usize, target: &Target) -> bo
             _ => {}
         }
     }
-    quotients > 0 && divisions.max(others) < others + inverses + multiplied
+    let [by_divider, by_products] = machine.root_cycles.map(|cycles| cycles * roots as f64);
+    let cycles = |(divided, products): (bool, bool)| {
+        let ports =
+            others + if divided { 0.0 } else { inverses + multiplied } + if products { by_products } else { 0.0 };
+        let divider = if divided { divisions } else { 0.0 } + if products { 0.0 } else { by_divider };
+        f64::max(ports, divider)
+    };
+    let mut best = (false, false);
+    for way in [(true, false), (false, true), (true, true)] {
+        let possible = (quotients > 0 || !way.0) && (roots > 0 || !way.1);
+        if possible && cycles(way) < cycles(best) {
+            best = way;
+        }
+    }
+    best
 }
 
 #[cfg(test)]
@@ -122,6 +153,29 @@ mod tests {
         assert_eq!(settled(recurrence), (0, 1, 0));
         let sum = format!("{}\n v2 += f32x16 v5 * v1", QUOTIENT.replace("v2 =", "v5 ="));
         assert_eq!(settled(&sum), (1, 0, 1));
+    }
+
+    #[test]
+    fn a_root_is_multiplied_where_the_divider_is_busy() {
+        let of = |body: &str, roots: usize| {
+            let text = format!(
+                "function f (parallel 1, 2 gpr, 40 vector registers, 0 scratch bytes) {{
+                 r0 = argument 0\n r1 = 100\n v0 = load f32x16 f32 [r0]\n v1 = load f32x16 f32 [r0 + 64]
+                 loop r1 {{\n v3 = load f32x16 f32 [r0]\n{body}\n store f32x16 f32 v2, [r0]\n }}\n}}\n"
+            );
+            let mut function = text::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}")).remove(0);
+            divide(&mut function, &Target::avx512());
+            let text = function.to_string();
+            assert_eq!((text.matches("root").count(), text.matches("sqrt").count()), (roots, 1 - roots), "{text}");
+        };
+        let others = |n: usize| (0..n).map(|i| format!("\n v{} = add f32x16 v3, v1", 10 + i)).collect::<String>();
+        of("v2 = sqrt f32x16 v3", 1);
+        of(&format!("v2 = sqrt f32x16 v3{}", others(4)), 1);
+        of(&format!("v2 = sqrt f32x16 v3{}", others(20)), 0);
+        // the next iteration waits for it, half a register, f64
+        of("v4 = add f32x16 v2, v3\n v2 = sqrt f32x16 v4", 0);
+        of("v2 = sqrt f32x8 v3", 0);
+        of("v2 = sqrt f64x8 v3", 0);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Quotients by an inverse: numbers at the edges of what has one, significands that round badly, and all places of operands.
+//! Quotients and square roots by an inverse: numbers at the edges of what has one, significands that round badly, and all places of operands.
 
 use super::cases::dtype;
 use super::program::{Buffer, Builder, Case, at};
@@ -112,8 +112,67 @@ fn case(ty: VType, pairs: &[(f64, f64)], place: usize) -> Case {
     Case { function: b.function, buffers, range: (0, 1) }
 }
 
+/// The square roots of f32 by an inverse, in a register of their own or in that of the operand.
+fn root_case(lanes: u8, numbers: &[f64], new: bool) -> Case {
+    let mut b = Builder::new(format!("root of {lanes} lanes {new} of {numbers:?}"));
+    let ty = VType { lane: Lane::F32, lanes };
+    let [p, q] = [0, 1].map(|slot| b.argument(slot));
+    let [x, y] = [b.vreg(), b.vreg()];
+    let mem = dtype(ty.lane);
+    let dst = if new { y } else { x };
+    b.push(Inst::VLoad { dst: x, ty, mem, addr: at(p, 0), part: None });
+    b.push(Inst::VUnary { op: VUnary::Root, dst, ty, a: x });
+    b.push(Inst::VStore { src: dst, ty, mem, addr: at(q, 0), part: None });
+    let buffers = vec![buffer(ty.lane, numbers.iter().copied()), buffer(ty.lane, numbers.iter().map(|_| 0.0))];
+    Case { function: b.function, buffers, range: (0, 1) }
+}
+
+/// Square roots of f32 of all exponents and both signs, one vector after the other: of any significand, and of those whose root is
+/// nearly half way between two numbers, just above and below of squares.
+fn root_loop(seed: u64) -> Case {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut numbers = vec![];
+    for i in 0..1u32 << 16 {
+        let any = i << 23 | rng.random::<u32>() & 0x7f_ffff;
+        let root = f32::from_bits(0x3f80_0000 | rng.random::<u32>() & 0xff_ffff);
+        let near = (root * root).to_bits() + rng.random_range(0..5) - 2;
+        let scale = f32::from_bits((i >> 9 & 0xfe | 1) << 23);
+        numbers.push(f64::from(if i & 512 == 0 { f32::from_bits(any) } else { f32::from_bits(near) * scale }));
+    }
+    let text = format!(
+        "function f (parallel 1, 3 gpr, 2 vector registers, 0 scratch bytes) {{
+         r0 = argument 0\n r1 = argument 1\n r2 = {}
+         loop r2 {{
+         v0 = load f32x16 f32 [r0]\n v1 = root f32x16 v0\n store f32x16 f32 v1, [r1]
+         r0 = add r0, 64\n r1 = add r1, 64\n }}\n}}\n",
+        numbers.len() / 16
+    );
+    let mut function = text::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}")).remove(0);
+    function.name = format!("roots of {} numbers", numbers.len());
+    let buffers = vec![buffer(Lane::F32, numbers.iter().copied()), buffer(Lane::F32, numbers.iter().map(|_| 0.0))];
+    Case { function, buffers, range: (0, 1) }
+}
+
+/// Cases for AVX-512 whose results are square roots.
+fn roots() -> Vec<Case> {
+    let least = f64::from(f32::from_bits((127 - 100) << 23));
+    let near: Vec<f64> = (-2..3).map(|i| least * (1.0 + f64::from(i) * f64::from(f32::EPSILON))).collect();
+    let numbers = [edges(Lane::F32), near].concat();
+    let mut out = vec![root_loop(7)];
+    for lanes in [1, 4, 8, 16] {
+        let padded: Vec<f64> = numbers.iter().cycle().copied().take(48).collect();
+        let whole = padded.chunks_exact(lanes as usize).enumerate();
+        out.extend(whole.map(|(i, numbers)| root_case(lanes, numbers, i % 2 == 0)));
+    }
+    out
+}
+
 /// Cases for AVX-512.
 pub fn cases() -> Vec<Case> {
+    quotients().into_iter().chain(roots()).collect()
+}
+
+fn quotients() -> Vec<Case> {
     let mut out = vec![];
     for lane in [Lane::F32, Lane::F64] {
         for bytes in [16, 32, 64] {
@@ -132,7 +191,7 @@ pub fn cases() -> Vec<Case> {
 #[test]
 fn quotients_are_rounded_correctly() {
     let mut compared = 0;
-    for case in cases() {
+    for case in quotients() {
         let [dividends, divisors, quotients, _] = &case.expected()[..] else { panic!("four buffers") };
         let size = case.buffers[0].dtype.bytes();
         let read = |bytes: &[u8]| match size {

@@ -168,6 +168,7 @@ ops! {
     ROUND_PD          "vroundpd"       Both M3A P66 0x09 0 1 FULL
     INVERSE_PS        "vrcp14ps"       Evex M38 P66 0x4c 0 0 FULL
     INVERSE_PD        "vrcp14pd"       Evex M38 P66 0x4c 0 1 FULL
+    INVERSE_ROOT_PS   "vrsqrt14ps"     Evex M38 P66 0x4e 0 0 FULL
     FIXUP_PS          "vfixupimmps"    Evex M3A P66 0x54 0 0 FULL
     FIXUP_PD          "vfixupimmpd"    Evex M3A P66 0x54 0 1 FULL
     CLASS_PS          "vfpclassps"     Evex M3A P66 0x66 0 0 FULL
@@ -239,6 +240,7 @@ ops! {
     COMPARE_UB        "vpcmpub"        Evex M3A P66 0x3e 0 0 FULL
     COMPARE_W         "vpcmpw"         Evex M3A P66 0x3f 0 1 FULL
     COMPARE_UW        "vpcmpuw"        Evex M3A P66 0x3e 0 1 FULL
+    COMPARE_UD        "vpcmpud"        Evex M3A P66 0x1e 0 0 FULL
     COMPARE_D         "vpcmpd"         Evex M3A P66 0x1f 0 0 FULL
     COMPARE_Q         "vpcmpq"         Evex M3A P66 0x1f 0 1 FULL
     MASK_TO_B         "vpmovm2b"       Evex M38 PF3 0x28 0 0 FULL

@@ -1,4 +1,4 @@
-//! Quotients of floats by an inverse, in AVX-512: a third to two thirds of the time of the division instruction.
+//! Quotients and square roots of floats by an inverse, in AVX-512: a third to two thirds of the time of the instructions that divide.
 //!
 //! The inverse comes from an estimate of 14 bits by Newton's iteration. The step before the last is rounded towards zero: what is
 //! missing is `y·e` with `e ≥ 0`, and `y` with one added to its significand makes it large enough where the sum is half way
@@ -6,7 +6,9 @@
 //! product with it is within a unit of the quotient, and a correction by the exact rest gives the correctly rounded
 //! quotient (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990). Where there is no
 //! inverse that is normal, where the product is infinite, and where it is a negative zero, whose sign the correction loses,
-//! the lanes are divided behind a branch. Invariant: a lane does not depend on the others.
+//! the lanes are divided behind a branch. Square roots of f32 come from an estimate of the inverse root in the same way, with the
+//! instruction where the rest may be subnormal; they are those of the instruction for all 2^32 numbers. Invariant: a lane does not
+//! depend on the others.
 
 use super::encode::{Encoding, Rm};
 use super::memory::width;
@@ -21,7 +23,42 @@ const DIVIDED: u8 = 0x01 | 0x80 | 0x04 | 0x08 | 0x10;
 /// The table of `vfixupimm`: a zero becomes not-a-number, others stay.
 const NO_ZERO: u64 = 0x300;
 
+/// The table of `vfixupimm`: of a zero and of infinity the root is the number itself, others stay.
+const ZERO_AND_INFINITY: u64 = 0x10_0100;
+
+/// The bits of 2^-100: rests of the roots of lesser numbers may be subnormal.
+const LEAST_FOR_ROOTS: u64 = (127 - 100) << 23;
+
 impl Emitter<'_> {
+    /// `d = √a` of f32.
+    pub(super) fn root_by_inverse(&mut self, ty: VType, d: u8, a: u8) {
+        let w = width(ty);
+        let temporaries = &self.temporaries.vector;
+        let (h, root, rest) = (temporaries[0], temporaries[1], temporaries[2]);
+        let half = || repeated(0.5f32.to_bits().into(), 4, w);
+        let end = self.asm.new_dynamic_label();
+        self.op2(opcode::INVERSE_ROOT_PS, w, h, a);
+        self.op3(opcode::MUL_PS, w, root, a, h);
+        self.op3_constant(opcode::MUL_PS, w, h, h, half());
+        self.copy_width(w, rest, root);
+        self.op3_constant(opcode::REST_PS, w, rest, h, half());
+        self.op3(opcode::FMA_PS, w, root, rest, root);
+        self.op3(opcode::FMA_PS, w, h, h, rest);
+        self.copy_width(w, rest, root);
+        self.op3(opcode::REST_PS, w, rest, root, a);
+        self.op3(opcode::FMA_PS, w, root, rest, h);
+        self.op3i_constant(opcode::FIXUP_PS, w, root, a, repeated(ZERO_AND_INFINITY, 4, w), 0);
+        // zero becomes the largest number without a sign
+        self.op3_constant(opcode::ADD_D, w, rest, a, repeated(u32::MAX.into(), 4, w));
+        self.op3i_constant(opcode::COMPARE_UD, w, 1, rest, repeated(LEAST_FOR_ROOTS - 1, 4, w), 1);
+        // kortestw k1, k1
+        self.asm.extend([0xc5, 0xf8, 0x98, 0xc9].iter());
+        dynasm!(self.asm ; .arch x64 ; jz =>end);
+        self.vector(Encoding { mask: 1, ..self.plain(opcode::SQRT_PS, w, root, 0, Rm::Register(a)) });
+        self.asm.dynamic_label(end);
+        self.copy_width(w, d, root);
+    }
+
     /// `d = 1 / b`, or not-a-number.
     pub(super) fn inverse(&mut self, ty: VType, d: u8, b: u8) {
         let (w, lane) = (width(ty), ty.lane.bytes());

@@ -23,6 +23,7 @@ fn binary_needs(op: VBinary, lane: Lane, evex: bool) -> u8 {
 
 pub(super) fn needs(inst: &Inst, evex: bool) -> Needs {
     let vector = match inst {
+        Inst::VUnary { op: VUnary::Root, .. } => 3,
         Inst::VUnary { op: VUnary::Inverse, .. } | Inst::VQuotient { .. } => 2,
         Inst::VUnary { op: VUnary::Neg, ty, .. } if !ty.lane.is_float() => 1,
         Inst::VUnary { op: VUnary::Abs, ty, .. } if ty.lane == Lane::I64 && !evex => 1,
@@ -202,6 +203,7 @@ impl Vectors for Emitter<'_> {
             VUnary::Sqrt if float => {
                 self.op2(if lane == 4 { opcode::SQRT_PS } else { opcode::SQRT_PD }, w, d, a);
             }
+            VUnary::Root if ty.lane == Lane::F32 && self.arch.evex => self.root_by_inverse(ty, d, a),
             VUnary::Inverse if float && self.arch.evex => self.inverse(ty, d, a),
             VUnary::Round if float => self.op2i(round, w, d, a, 8),
             VUnary::Floor if float => self.op2i(round, w, d, a, 9),

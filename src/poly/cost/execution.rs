@@ -68,7 +68,7 @@ struct Work {
     arithmetic: f64,
     /// On the one port that divides: roots, and quotients of single elements.
     divisions: f64,
-    /// On that port, where the quotients of vectors are divided.
+    /// On that port, where the quotients and roots of vectors are divided.
     divided: f64,
     /// Arithmetic more, where they are products with inverses.
     inverses: f64,
@@ -342,6 +342,13 @@ impl<'a> Pricer<'a> {
                 work.divided += copies * self.division(e, store);
                 work.arithmetic += copies;
             }
+            Expr::Unary(UnaryOp::Sqrt, _) if self.is_by_inverse(store) && self.is_single(store) => {
+                let machine = &self.target.machine;
+                let [divided, multiplied] = machine.root_cycles;
+                work.inverses += copies * (multiplied * machine.fma_per_cycle as f64 - 1.0);
+                work.divided += copies * divided;
+                work.arithmetic += copies;
+            }
             Expr::Binary(BinaryOp::Div, ..) | Expr::Unary(UnaryOp::Sqrt, _) => {
                 work.divisions += copies * self.division(e, store);
                 work.arithmetic += copies;
@@ -353,17 +360,21 @@ impl<'a> Pricer<'a> {
         uses
     }
 
-    /// Returns true if quotients of whole vectors may be products with inverses.
+    /// Returns true if quotients and roots of whole vectors may be products with inverses.
     fn is_by_inverse(&self, store: &Placed) -> bool {
         self.target.isa == Isa::Avx512
             && self.nest.buffer(store.buffer).dtype.is_float()
             && store.around.iter().any(|e| e.lanes.is_some())
     }
 
+    fn is_single(&self, store: &Placed) -> bool {
+        self.nest.buffer(store.buffer).dtype.bytes() != 8
+    }
+
     /// Cycles of the inverses of a vector.
     fn inverse_cycles(&self, store: &Placed) -> f64 {
         let [single, double] = self.target.machine.inverse_cycles;
-        if self.nest.buffer(store.buffer).dtype.bytes() == 8 { double } else { single }
+        if self.is_single(store) { single } else { double }
     }
 
     /// Cycles in which the divider takes no other quotient or root.

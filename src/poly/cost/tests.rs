@@ -35,6 +35,19 @@ fn a_quotient_by_a_constant_takes_no_division() {
 }
 
 #[test]
+fn roots_of_vectors_leave_the_divider_where_it_is_busy() {
+    let root = |n: usize| {
+        let sum = (0..n).fold("sqrt(X[i][j])".to_string(), |sum, k| format!("max({sum}, X[i][j + {k}])"));
+        cycles(priced(&rows(&format!("vector j in 0..896 {{ Y[i][j] = {sum}; }}"))).ports, 999.0 * 56.0)
+    };
+    let [by_divider, by_products] = Target::avx512().machine.root_cycles;
+    assert!(by_products <= root(0) && root(0) < by_divider, "{}", root(0));
+    // beside much else the divider takes no time of its own
+    let others = |n: usize| root(n) - root(n - 1);
+    assert!(root(40) < 40.0 * others(40) + by_products, "{} {}", root(40), others(40));
+}
+
+#[test]
 fn single_elements_have_a_port_more_than_vectors() {
     // as many instructions, of one element and of 16
     let of = |kind: &str, n: i64| {
