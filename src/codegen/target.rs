@@ -55,6 +55,10 @@ impl Target {
             Isa::Avx2 => !store && (distance, bytes) != (3, 8),
             Isa::Neon => false,
         };
+        if self.isa == Isa::Avx512 && bytes <= 2 && store && distance > 1 {
+            // the bytes of the lanes lie as far apart as the elements
+            return (distance * (bytes * lanes) as i64 == self.vector_bytes as i64).then_some(1);
+        }
         if self.isa != Isa::Neon && bytes <= 2 && !store && distance > 1 {
             // blocks of 16 bytes are loaded, shuffled and merged, for each 16 bytes of elements
             let (part, parts) = (lanes.min(16 / bytes) as i64, (lanes * bytes).div_ceil(16) as i64);

@@ -12,6 +12,12 @@ use dynasmrt::{DynasmApi, dynasm};
 
 impl Gather for Emitter<'_> {
     fn gather(&mut self, l: &Lanes) -> Result<()> {
+        if let Some(bytes) = l.in_place(self.arch.evex, true) {
+            let (mask, m) = (self.mask(bytes), Rm::Memory(at(&l.addr, 0)?));
+            let e = self.plain(opcode::LOAD_B, l.width(), l.register.number(), 0, m);
+            self.vector(Encoding { mask, zeroing: true, ..e });
+            return Ok(());
+        }
         if let Some(starts) = l.narrow_blocks() {
             return self.gather_by_shuffles(l, &starts);
         }
@@ -87,6 +93,11 @@ impl Gather for Emitter<'_> {
 
     fn scatter(&mut self, l: &Lanes) -> Result<()> {
         let (s, lane) = (l.register.number(), l.lane_bytes());
+        if let Some(bytes) = l.in_place(self.arch.evex, false) {
+            let (mask, m) = (self.mask(bytes), Rm::Memory(at(&l.addr, 0)?));
+            self.vector(Encoding { mask, ..self.plain(opcode::STORE_B, l.width(), s, 0, m) });
+            return Ok(());
+        }
         if self.scatter_by_vectors(l)? {
             return Ok(());
         }

@@ -85,6 +85,10 @@ pub(super) fn width(ty: VType) -> Width {
     Width::of(ty.lanes as usize * ty.lane.bytes())
 }
 
+fn is_load(inst: &Inst) -> bool {
+    matches!(inst, Inst::VGather { .. })
+}
+
 /// The masks that an instruction of AVX-512 would like to find loaded.
 pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
     let Some(l) = inst.lanes() else { return vec![] };
@@ -96,6 +100,9 @@ pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
             if plain { vec![] } else { vec![l.mask()] }
         }
         Inst::VBroadcast { .. } | Inst::VLoadWhere { .. } => vec![],
+        Inst::VGather { .. } | Inst::VScatter { .. } if l.in_place(true, is_load(inst)).is_some() => {
+            l.in_place(true, is_load(inst)).into_iter().collect()
+        }
         Inst::VGather { .. } if l.is_gathered_by_vectors(true) || l.narrow_blocks().is_some() => vec![],
         Inst::VGather { .. } if l.inserted().is_some() => vec![],
         Inst::VScatter { .. } => match l.spread(true) {
@@ -109,6 +116,7 @@ pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
 /// Returns true if the lanes go through memory one by one.
 pub(super) fn uses_area(inst: &Inst, l: &Lanes, evex: bool) -> bool {
     match inst {
+        Inst::VGather { .. } | Inst::VScatter { .. } if l.in_place(evex, is_load(inst)).is_some() => false,
         Inst::VGather { .. } => !l.is_hardware_gather() && l.narrow_blocks().is_none() && l.inserted().is_none(),
         Inst::VScatter { .. } => !(if evex { l.is_hardware_gather() } else { l.is_reached() }),
         Inst::VGatherIndex { .. } => !l.is_same() || l.lane_bytes() < 4,
@@ -120,6 +128,9 @@ pub(super) fn needs(inst: &Inst, l: &Lanes, evex: bool) -> Needs {
     match inst {
         Inst::VGatherIndex { .. } if uses_area(inst, l, evex) => Needs { gpr: 2, vector: 1 },
         _ if uses_area(inst, l, evex) => Needs { gpr: 2, vector: 0 },
+        Inst::VGather { .. } | Inst::VScatter { .. } if l.in_place(evex, is_load(inst)).is_some() => {
+            Needs { gpr: 0, vector: 0 }
+        }
         Inst::VGather { .. } if l.narrow_blocks().is_some() => Needs { gpr: 0, vector: 1 + l.has_narrow_parts() as u8 },
         Inst::VGather { .. } if l.inserted().is_some() => {
             // more elements than one insertion reaches

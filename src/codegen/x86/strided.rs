@@ -47,6 +47,20 @@ impl Lanes {
         Some(vectors)
     }
 
+    /// Returns the mask of the bytes of a register whose elements lie in memory as they do there: one in the low bytes of each lane.
+    /// Those that a load widens with a sign do not.
+    pub(super) fn in_place(&self, evex: bool, load: bool) -> Option<u64> {
+        let (lane, size) = (self.lane_bytes(), self.mem.bytes());
+        let bits = match self.widening()? {
+            Widening::UnsignedByte | Widening::Half => true,
+            Widening::SignedByte | Widening::SignedHalf | Widening::Word => !load,
+            _ => false,
+        };
+        let element = (1u64 << size) - 1;
+        (evex && bits && self.stride == lane as i64)
+            .then(|| self.range().fold(0, |mask, i| mask | element << (i * lane)))
+    }
+
     /// Returns the vectors that a gather reads: the first element of each, and for each lane its vector and its place
     /// there.
     fn vectors(&self, evex: bool) -> Option<(Vec<usize>, Vec<(usize, usize)>)> {
