@@ -51,9 +51,9 @@ fn network() -> Vec<u8> {
     bytes(graph(vec![x], vec![floats("w", &[4, 3, 3, 3], &weights)], nodes, vec![y]), 17)
 }
 
-/// A folder with the page's files and those that its commands name.
-fn workplace(page: &Path, text: &str) -> PathBuf {
-    let folder = folder(page, text, "shell");
+/// A test's folder with the page's files and those that its commands name.
+fn workplace(page: &Path, text: &str, test: &str) -> PathBuf {
+    let folder = folder(page, text, test);
     for name in ["MODEL.onnx", "model.onnx"] {
         fs::write(folder.join(name), network()).unwrap();
     }
@@ -80,7 +80,7 @@ fn commands_of_the_pages_succeed() {
     let mut count = 0;
     for page in pages.chain(others).filter(|page| page.extension().is_some_and(|e| e == "md")) {
         let text = fs::read_to_string(&page).unwrap();
-        let folder = workplace(&page, &text);
+        let folder = workplace(&page, &text, "shell");
         for Line { text: command, has_output } in commands(&text) {
             let first = command.split(' ').next().unwrap();
             if command.contains("pkg-config") || ELSEWHERE.contains(&first) {
@@ -118,7 +118,7 @@ fn declarations(page: &str) -> Vec<&str> {
 fn the_page_of_linking_declares_what_headers_declare() {
     let page = root().join("docs/linking.md");
     let text = fs::read_to_string(&page).unwrap();
-    let folder = workplace(&page, &text);
+    let folder = workplace(&page, &text, "headers");
     let (start, rest) = text.split_once("`def gemm").unwrap();
     let program = format!(
         "def gemm{} {{ sizes S {{ M = 8, N = 8, K = 8 }} C(m, n) +=! A(m, k) * B(k, n) }}",
