@@ -138,7 +138,7 @@ machine! {
     quotient_cycles f64 = 2.0;
         "cycles", "Quotients of a vector by known inverses", "Measured by loops of quotients on AVX-512; others divide";
     root_cycles [f64; 2] = [12.0, 7.5];
-        "cycles", "Square roots of a vector of f32, by the divider and by an inverse", "Measured by loops of roots on AVX-512; others have the divider";
+        "cycles", "Square roots of a vector of f32, by the divider and by an inverse", "Loops of roots on AVX-512, on a loaded machine; others have the divider";
     load_latency usize = 5, 5, 4;
         "cycles", "From the start of a vector load until its result can be used", "Unmeasured";
     loads_per_cycle usize = 2;

@@ -379,6 +379,23 @@ mod tests {
     use crate::runtime::DType;
 
     #[test]
+    fn elements_that_lie_apart_as_their_lanes_do_are_moved_in_place() {
+        let bytes = |lane: Lane, lanes: u8, mem: DType, stride: i64, load: bool| {
+            let addr = Addr { base: Gpr(0), index: None, disp: 0 };
+            let gather = Inst::VGather { dst: Vreg(0), ty: VType { lane, lanes }, mem, addr, stride, part: None };
+            gather.lanes().unwrap().in_place(true, load)
+        };
+        assert_eq!(bytes(Lane::I32, 16, DType::U8, 4, true), Some(0x1111_1111_1111_1111));
+        assert_eq!(bytes(Lane::I32, 4, DType::U16, 4, false), Some(0x3333));
+        assert_eq!(bytes(Lane::I16, 8, DType::U8, 2, true), Some(0x5555));
+        // a sign is extended, other distances, elements that fill their lanes
+        assert_eq!(bytes(Lane::I32, 16, DType::I8, 4, true), None);
+        assert_eq!(bytes(Lane::I32, 2, DType::I8, 4, false), Some(0x11));
+        assert_eq!(bytes(Lane::I32, 16, DType::U8, 3, true), None);
+        assert_eq!(bytes(Lane::I32, 16, DType::I32, 4, false), None);
+    }
+
+    #[test]
     fn bytes_a_few_apart_are_read_by_blocks_for_all_lanes() {
         let blocks = |lane: Lane, lanes: u8, mem: DType, stride: i64| {
             let addr = Addr { base: Gpr(0), index: None, disp: 0 };
