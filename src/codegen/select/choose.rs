@@ -20,13 +20,12 @@ pub fn join(function: &mut Function, target: &Target) {
     let mut joined = BTreeSet::new();
     for at in 0..function.insts.len() {
         let Inst::VCompare { op, dst: mask, ty, a, b } = function.insts[at] else { continue };
-        let (&[_], &[end]) = (&uses[mask.index()].written[..], &uses[mask.index()].read[..]) else { continue };
+        let (&[_], &[end]) = (uses.written(mask.index()), uses.read(mask.index())) else { continue };
         let Inst::VSelect { dst, ty: selected, mask: by, a: yes, b: no } = function.insts[end] else { continue };
         let whole = ty.lanes as usize * ty.lane.bytes() == target.vector_bytes;
         let same = (selected.lanes, selected.lane.bytes()) == (ty.lanes, ty.lane.bytes());
-        let stays = |r: usize| !uses[r].written.iter().any(|&w| w > at && w < end);
         let straight = end > at && !function.insts[at..end].iter().any(Inst::is_control);
-        if by == mask && whole && same && straight && stays(a.index()) && stays(b.index()) {
+        if by == mask && whole && same && straight && uses.stays(a.index(), at, end) && uses.stays(b.index(), at, end) {
             function.insts[end] = Inst::VChoose { dst, op, ty, a, b, yes, no };
             joined.insert(at);
         }

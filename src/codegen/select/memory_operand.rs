@@ -30,15 +30,17 @@ pub fn fold(function: &mut Function, target: &Target) {
     if !matches!(target.isa, Isa::Avx2 | Isa::Avx512) {
         return;
     }
-    let [vectors, gprs] = [Class::Vector, Class::Gpr].map(|class| uses(function, class));
+    let vectors = uses(function, Class::Vector);
     let runs = runs(function);
+    let mut gprs = None;
     let mut folded = BTreeSet::new();
     for at in 0..function.insts.len() {
         let Some(load) = load(&function.insts[at], target) else { continue };
-        let Some(readers) = readers(&vectors[load.dst.index()], at, &runs) else { continue };
+        let Some(readers) = readers(&vectors, load.dst, at, &runs) else { continue };
         let most = if load.broadcast { READERS } else { 1 };
+        let gprs = gprs.get_or_insert_with(|| uses(function, Class::Gpr));
         let base = load.addr.index.map(|i| i.0).into_iter().chain([load.addr.base]);
-        let unchanged = |end: usize| base.clone().all(|r| stays(&gprs[r.index()], at, end));
+        let unchanged = |end: usize| base.clone().all(|r| gprs.stays(r.index(), at, end));
         let combined: Option<Vec<Inst>> = match readers.len() <= most && readers.iter().all(|&end| unchanged(end)) {
             true => readers.iter().map(|&end| with_operand(&function.insts[end], &load)).collect(),
             false => None,
@@ -67,20 +69,15 @@ pub fn runs(function: &Function) -> Vec<usize> {
 
 /// The instructions that read what is written at `at`; `None` where one of them is in another run, or the value may be
 /// another one's.
-fn readers(uses: &Uses, at: usize, runs: &[usize]) -> Option<Vec<usize>> {
-    let written = |read: &usize| uses.written.iter().rev().find(|&w| w < read);
+fn readers(uses: &Uses, loaded: Vreg, at: usize, runs: &[usize]) -> Option<Vec<usize>> {
+    let (read, writes) = (uses.read(loaded.index()), uses.written(loaded.index()));
+    let written = |read: &usize| writes.iter().rev().find(|&w| w < read);
     let apart = |read: &usize| written(read).is_none_or(|&w| runs[w] != runs[*read]);
-    if uses.read.iter().any(apart) {
+    if read.iter().any(apart) {
         return None;
     }
-    let readers: Vec<usize> = uses.read.iter().copied().filter(|read| written(read) == Some(&at)).collect();
+    let readers: Vec<usize> = read.iter().copied().filter(|read| written(read) == Some(&at)).collect();
     (!readers.is_empty()).then_some(readers)
-}
-
-/// Returns true if the register is not written between the two places.
-pub fn stays(uses: &Uses, from: usize, to: usize) -> bool {
-    let next = uses.written.partition_point(|&w| w <= from);
-    uses.written.get(next).is_none_or(|&w| w >= to)
 }
 
 /// The load, if its register holds an operand in memory.

@@ -41,7 +41,7 @@ pub fn divide(function: &mut Function, target: &Target) {
         }
     }
     let uses = uses(function, Class::Vector);
-    let unread = |inst: &Inst| matches!(inst, Inst::VUnary { op: VUnary::Inverse, dst, .. } if uses[dst.index()].read.is_empty());
+    let unread = |inst: &Inst| matches!(inst, Inst::VUnary { op: VUnary::Inverse, dst, .. } if uses.read(dst.index()).is_empty());
     let unread: BTreeSet<usize> = (0..function.insts.len()).filter(|&i| unread(&function.insts[i])).collect();
     remove(function, &unread);
 }

@@ -3,7 +3,7 @@
 //! In and out: a flat function. A pointer over a subscript from data is a product and a sum in registers; where the factor is
 //! one that an address can have and the pointer serves loads and stores alone, both instructions go.
 
-use crate::codegen::select::uses::{Uses, remove, uses};
+use crate::codegen::select::uses::{remove, uses};
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Addr, Function, Gpr, GprOp, Inst, Operand};
 use std::collections::BTreeSet;
@@ -15,17 +15,18 @@ pub fn fold(function: &mut Function) {
     for at in 1..function.insts.len() {
         let Some((pointer, address)) = scaled(&function.insts[at - 1], &function.insts[at]) else { continue };
         let Some((index, _)) = address.index else { continue };
-        let (Inst::Int { dst: product, .. }, own) = (&function.insts[at - 1], &uses[pointer.index()]) else { continue };
-        let alone = |u: &Uses| u.written.len() == 1 && !u.read.is_empty();
-        let once = alone(&uses[product.index()]) && uses[product.index()].read.len() == 1 && alone(own);
-        let Some(end) = own.read.last().and_then(|&last| end_of_uses(&function.insts, at, last)) else { continue };
-        let changes = |r: Gpr| uses[r.index()].written.iter().any(|&w| w > at && w <= end);
+        let Inst::Int { dst: product, .. } = &function.insts[at - 1] else { continue };
+        let own = uses.read(pointer.index());
+        let defined_once = |r: Gpr| uses.written(r.index()).len() == 1;
+        let once = defined_once(*product) && uses.read(product.index()).len() == 1 && defined_once(pointer);
+        let Some(end) = own.last().and_then(|&last| end_of_uses(&function.insts, at, last)) else { continue };
+        let changes = |r: Gpr| uses.written(r.index()).iter().any(|&w| w > at && w <= end);
         if once
             && !changes(address.base)
             && !changes(index)
-            && own.read.iter().all(|&u| is_address(&function.insts[u], pointer))
+            && own.iter().all(|&u| is_address(&function.insts[u], pointer))
         {
-            for &u in &own.read {
+            for &u in own {
                 if let Some(a) = function.insts[u].address_mut() {
                     *a = Addr { disp: a.disp, ..address };
                 }

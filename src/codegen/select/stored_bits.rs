@@ -25,7 +25,7 @@ pub fn store_low_bits(function: &mut Function) {
         }
         let Some((source, between)) = before(function, &uses, src, 8 * mem.bytes() as u32) else { continue };
         // The source still holds the value at the store: its only definition stands before what is left out.
-        if between.iter().all(|&at| at < store && uses[source.index()].written[0] < at) {
+        if between.iter().all(|&at| at < store && uses.written(source.index())[0] < at) {
             dropped.extend(between);
             if let Inst::VStore { src, .. } | Inst::VScatter { src, .. } = &mut function.insts[store] {
                 *src = source;
@@ -45,7 +45,7 @@ fn round_at_stores(function: &mut Function) {
     let mut dropped = BTreeSet::new();
     for store in 0..function.insts.len() {
         let Inst::VStore { src, ty, mem: DType::BF16, part: None, .. } = function.insts[store] else { continue };
-        let ([at], [_]) = (&uses[src.index()].written[..], &uses[src.index()].read[..]) else { continue };
+        let ([at], [_]) = (uses.written(src.index()), uses.read(src.index())) else { continue };
         let Inst::VUnary { op: VUnary::NarrowBf16, a, .. } = function.insts[*at] else { continue };
         if ty.lanes < 4 || *at > store || !holds(&uses, a, *at) {
             continue;
@@ -59,22 +59,22 @@ fn round_at_stores(function: &mut Function) {
 }
 
 /// Returns true if a register has one value, from before an instruction on.
-fn holds(uses: &[Uses], r: Vreg, at: usize) -> bool {
-    matches!(uses[r.index()].written[..], [first] if first < at)
+fn holds(uses: &Uses, r: Vreg, at: usize) -> bool {
+    matches!(uses.written(r.index()), [first] if *first < at)
 }
 
 fn drop_unread_constants(function: &mut Function) {
     let uses = uses(function, Class::Vector);
-    function.insts.retain(|inst| !matches!(inst, Inst::VConst { dst, .. } if uses[dst.index()].read.is_empty()));
+    function.insts.retain(|inst| !matches!(inst, Inst::VConst { dst, .. } if uses.read(dst.index()).is_empty()));
 }
 
 /// The register whose low `bits` are those of `r`, and the instructions between, which nothing else needs.
-fn before(function: &Function, uses: &[Uses], r: Vreg, bits: u32) -> Option<(Vreg, Vec<usize>)> {
-    let single = |r: Vreg| match uses[r.index()].written[..] {
-        [at] => Some(at),
+fn before(function: &Function, uses: &Uses, r: Vreg, bits: u32) -> Option<(Vreg, Vec<usize>)> {
+    let single = |r: Vreg| match uses.written(r.index()) {
+        [at] => Some(*at),
         _ => None,
     };
-    let alone = |r: Vreg| single(r).filter(|_| uses[r.index()].read.len() == 1);
+    let alone = |r: Vreg| single(r).filter(|_| uses.read(r.index()).len() == 1);
     let at = alone(r)?;
     let (source, between) = match function.insts[at] {
         Inst::VUnary { op: VUnary::NarrowBf16, a, .. } => {

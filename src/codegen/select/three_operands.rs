@@ -4,7 +4,7 @@
 //! the product is added; x86-64 can overwrite a factor as well, and read `c` from memory, so that a step is one instruction.
 
 use crate::codegen::Target;
-use crate::codegen::select::memory_operand::{runs, stays};
+use crate::codegen::select::memory_operand::runs;
 use crate::codegen::select::uses::{remove, uses};
 use crate::codegen::target::Isa;
 use crate::codegen::vcode::operands::Class;
@@ -16,17 +16,21 @@ pub fn join(function: &mut Function, target: &Target) {
     if !matches!(target.isa, Isa::Avx2 | Isa::Avx512) {
         return;
     }
+    let copied = |inst: &Inst| matches!(inst, Inst::VCopy { ty, .. } if ty.lane.is_float());
+    if !function.insts.iter().any(copied) {
+        return;
+    }
     let vectors = uses(function, Class::Vector);
     let runs = runs(function);
     let mut joined = BTreeSet::new();
     for at in 0..function.insts.len() {
         let Inst::VCopy { dst, ty, src: c } = function.insts[at] else { continue };
         let after = |places: &[usize]| places.get(places.partition_point(|&p| p <= at)).copied();
-        let of = &vectors[dst.index()];
-        let Some(end) = after(&of.read).filter(|&end| after(&of.written) == Some(end)) else { continue };
+        let (read, written) = (vectors.read(dst.index()), vectors.written(dst.index()));
+        let Some(end) = after(read).filter(|&end| after(written) == Some(end)) else { continue };
         let Inst::VFma { acc, negate, ty: added, a, b } = function.insts[end] else { continue };
         let apart = a != dst && b != dst && acc == dst && c != dst;
-        if ty == added && ty.lane.is_float() && apart && runs[at] == runs[end] && stays(&vectors[c.index()], at, end) {
+        if ty == added && ty.lane.is_float() && apart && runs[at] == runs[end] && vectors.stays(c.index(), at, end) {
             function.insts[end] = Inst::VFmaSum { dst, ty, c, negate, a, b };
             joined.insert(at);
         }
