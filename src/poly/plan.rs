@@ -2,12 +2,12 @@
 //!
 //! In: a Scop, its dependences and the ILP's schedule. Out: a tiled schedule. Candidates are the ILP's order and the
 //! original one, each in the [`STYLES`]: with and without tiles, with tiles in waves, with vectors along any loop, along
-//! contiguous ones, along the outermost one that carries nothing and without vectors, and with the loop over vectors inside or
-//! outside of loops that carry something; and the ILP's with sums in nests of their own ([`apart`]). [`cost`] prices the loops that
+//! contiguous ones, along the outermost one that carries nothing and without vectors, with the loop over vectors inside or
+//! outside of loops that carry something, and with register blocks for short sums that are unrolled; and the ILP's with sums in nests of their own ([`apart`]). [`cost`] prices the loops that
 //! lowering makes of each; the first candidate, the ILP's order in the default style, counts unless another one takes less than
 //! [`GAIN`] of its time ([`Candidate::rank`]), or [`GAIN_IN_STYLE`] in the same style. Nothing is measured, so the same program has
 //! the same plan everywhere. `tile` alone plans kernels of networks, whose order is free, and programs of nothing but register
-//! blocks, whose prices are its own.
+//! blocks whose sums are long, whose prices are its own.
 
 mod apart;
 
@@ -101,7 +101,7 @@ pub fn plan_among(
         return Ok((default, vec![]));
     }
     // Phases with register blocks of `tile` have its prediction.
-    if default.report.tensorized && default.report.phases.iter().all(|p| p.instruction.is_some()) {
+    if is_blocks(&default) && !has_short_sums(scop, target) {
         return Ok((default, vec![]));
     }
     let mut found = candidates(scop, dependences, schedule, default.clone(), target);
@@ -140,6 +140,20 @@ fn priced(scop: &Scop, tiled: &Tiled, target: &Target) -> Option<Cost> {
     Some(cost::price(&nest, target))
 }
 
+/// Returns true if all phases are register blocks of `tile`.
+fn is_blocks(tiled: &Tiled) -> bool {
+    tiled.report.tensorized && tiled.report.phases.iter().all(|p| p.instruction.is_some())
+}
+
+/// Returns true if lowering may unroll a sum as a whole.
+fn has_short_sums(scop: &Scop, target: &Target) -> bool {
+    scop.statements.iter().filter(|s| s.reduce.is_some()).any(|s| {
+        let summed = s.vars().filter(|&v| !s.write.iter().any(|w| w.uses(v)));
+        let steps = summed.map(|v| s.iterators[v.0 as usize].extent).try_fold(1i64, i64::checked_mul);
+        steps.is_some_and(|n| n > 1 && n <= target.machine.unrolled_operations)
+    })
+}
+
 /// The candidates that can be lowered; the ILP's order in the default style is the first.
 fn candidates(
     scop: &Scop,
@@ -148,6 +162,9 @@ fn candidates(
     default: Tiled,
     target: &Target,
 ) -> Vec<Candidate> {
+    let short = has_short_sums(scop, target).then_some(Style { unrolled: true, ..Style::default() });
+    let others = STYLES.into_iter().filter(|_| !is_blocks(&default));
+    let styles: Vec<Style> = others.chain(short).collect();
     let mut out: Vec<Candidate> = vec![];
     let mut add = |order, style, tiled: Tiled| {
         if out.iter().any(|c| c.tiled.schedule == tiled.schedule && c.tiled.packings == tiled.packings) {
@@ -165,8 +182,8 @@ fn candidates(
     let orders = [Some((Order::Ilp, schedule)), original.as_ref().ok().map(|o| (Order::Original, o))];
     for (order, schedule) in orders.into_iter().flatten() {
         // the first candidate is the default of the ILP's order
-        let rest = STYLES.into_iter().filter(|style| order != Order::Ilp || *style != Style::default());
-        for style in rest {
+        let rest = styles.iter().filter(|style| order != Order::Ilp || **style != Style::default());
+        for &style in rest {
             if let Ok(tiled) = tile_in(scop, schedule, target, Constants::Memory, style) {
                 add(order, style, tiled);
             }
@@ -184,8 +201,15 @@ fn on_one_thread(tiled: &Tiled) -> Tiled {
     out
 }
 
-const PLAIN: Style =
-    Style { boxes: false, tiles: false, vectors: Vectors::Contiguous, inside: false, waves: false, sums: true };
+const PLAIN: Style = Style {
+    boxes: false,
+    tiles: false,
+    vectors: Vectors::Contiguous,
+    inside: false,
+    waves: false,
+    sums: true,
+    unrolled: false,
+};
 const STYLES: [Style; 9] = [
     Style { boxes: true, tiles: true, vectors: Vectors::Any, sums: false, ..PLAIN },
     Style { boxes: true, tiles: true, waves: true, vectors: Vectors::Any, sums: false, ..PLAIN },

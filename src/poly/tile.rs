@@ -59,7 +59,7 @@ pub fn tile_in(scop: &Scop, schedule: &Schedule, target: &Target, constants: Con
     let mut planned = vec![];
     for (statements, node) in phases {
         if style.boxes && is_tensor_expression(scop, &statements, node) {
-            let phase = Phase { scop, target, statements: &statements, held: &[], constants };
+            let phase = Phase { scop, target, statements: &statements, held: &[], constants, unrolled: style.unrolled };
             planned.extend(phase.plan_apart(node, &mut packings));
         } else {
             let plan = Bands { scop, target, statements: &statements, isl: Isl::default(), style }.plan(node);

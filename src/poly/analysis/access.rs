@@ -71,25 +71,31 @@ impl Reference {
             })
     }
 
-    /// Bytes of the cache lines that are touched when iterator `i` takes `extent(i)` neighbouring values.
+    /// Bytes of the cache lines that are touched when iterator `i` takes `extent(i)` neighbouring values. Whole rows lie next
+    /// to each other, so that short ones share lines.
     pub fn footprint(&self, extent: &impl Fn(Var) -> i64, line: i64) -> f64 {
-        let mut total = 1.0;
-        for (d, (a, size)) in self.subscripts.iter().enumerate() {
+        let mut run = self.bytes;
+        let mut rows = 1.0;
+        let mut ended = false;
+        for (a, size) in self.subscripts.iter().rev() {
             let (lo, hi) = a.bounds(|v| (0, extent(v) - 1));
-            let mut count = (hi - lo + 1).min(*size);
+            let span = (hi - lo + 1).min(*size);
             // A strided subscript with few values touches fewer elements than its range.
             let points: i64 = a.terms.iter().map(|t| extent(t.0)).product();
-            count = count.min(points.max(1));
-            if d + 1 == self.subscripts.len() {
-                let sparse = (hi - lo + 1) / count.max(1);
-                let bytes =
-                    if sparse * self.bytes >= line { count * line } else { (hi - lo + 1).min(*size) * self.bytes };
-                total *= (ceil_div(bytes, line) * line) as f64;
-            } else {
-                total *= count as f64;
+            let count = span.min(points.max(1));
+            let sparse = (hi - lo + 1) / count.max(1);
+            match (ended, sparse * run >= line) {
+                (true, _) => rows *= count as f64,
+                (false, true) if sparse > 1 => {
+                    rows *= count as f64;
+                    run = run.max(line);
+                }
+                (false, _) => run *= span,
             }
+            ended |= span < *size || sparse > 1;
         }
-        if self.subscripts.is_empty() { self.bytes as f64 } else { total }
+        let bytes = if self.subscripts.is_empty() { self.bytes } else { ceil_div(run, line) * line };
+        rows * bytes as f64
     }
 
     /// Bytes that lie next to each other when the iterators take `extent` values.
@@ -218,4 +224,36 @@ fn expression(e: &Expr) -> f64 {
         Expr::Compare(..) | Expr::Select(..) | Expr::Cast(..) | Expr::Bitcast(..) => 1.0,
     };
     e.operands().fold(of_root, |sum, e| sum + expression(e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::poly::normalize::build;
+    use crate::poly::samples;
+
+    #[test]
+    fn whole_rows_share_lines_and_parts_of_rows_do_not() {
+        // 100 rows of 8 elements of 4 bytes
+        let scop = build::build("product", &samples::matmul(100, 8, 8)).unwrap();
+        let update = scop.ids().last().unwrap();
+        let read = references(&scop, update).into_iter().find(|r| r.access.is_some()).unwrap();
+        let [row, column] = [0, 1].map(|d: usize| read.subscripts[d].0.terms[0].0);
+        let footprint = |rows: i64, columns: i64| {
+            let extent = |v: Var| {
+                if v == row {
+                    rows
+                } else if v == column {
+                    columns
+                } else {
+                    1
+                }
+            };
+            read.footprint(&extent, 64)
+        };
+        assert_eq!(footprint(100, 8), 3200.0);
+        assert_eq!(footprint(3, 8), 128.0);
+        assert_eq!(footprint(1, 8), 64.0);
+        assert_eq!(footprint(100, 4), 6400.0);
+    }
 }

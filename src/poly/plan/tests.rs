@@ -269,3 +269,22 @@ fn long_sweeps_in_place_run_in_waves_of_tiles_where_one_thread_loses_little() {
     );
     assert!(found.iter().any(|c| c.style.waves) && !tiled.report.phases[0].parallel);
 }
+
+#[test]
+fn blocks_of_short_sums_are_chosen_for_unrolled_code() {
+    let product = |n: usize| {
+        format!(
+            "loop products(B = 4000) {{ in f32 X[B][{n}][{n}]  in f32 Y[B][{n}][{n}]  inout f32 Z[B][{n}][{n}]
+                for b in 0..B for i in 0..{n} for j in 0..{n} for k in 0..{n} Z[b][i][j] += X[b][i][k] * Y[b][k][j] }}"
+        )
+    };
+    // all rows of one product, whose columns are read where they lie
+    let (_, tiled, _) = planned(&product(8));
+    assert_eq!(tiled.report.phases[0].block, "i 8 × j 16");
+    assert!(tiled.packings.is_empty(), "{:?}", tiled.packings);
+    // sums in loops have the blocks of tiles as before
+    let (scop, tiled, _) = planned(&product(64));
+    let (schedule, _) = ilp::schedule(&scop, &crate::poly::analysis::dependence::analyze(&scop).unwrap()).unwrap();
+    let default = tile::tile(&scop, &schedule, &samples::with_rows(Target::avx512())).unwrap();
+    assert_eq!(tiled.schedule, default.schedule);
+}

@@ -45,6 +45,7 @@ impl Phase<'_> {
                 element: self.widest(&[g.statement]),
                 elsewhere: &|_| 0.0,
                 grouped: &[],
+                unrolled: false,
             };
             problem.packable(vector).0
         } else {

@@ -70,6 +70,7 @@ impl Phase<'_> {
                 row.map_or_else(|| self.strided_sums(v, dominant), |i| self.elsewhere(&outer.rows[i], dominant))
             },
             grouped: &grouped,
+            unrolled: self.unrolled,
         };
         let row_of = |v: Var| axes.iter().find(|a| a.0.iterator == v).and_then(|a| a.1);
         let fixed = !outer.permutable || axes.iter().filter(|a| a.1.is_some()).count() != outer.rows.len();
@@ -334,6 +335,7 @@ impl Phase<'_> {
                 element: self.widest(statements),
                 elsewhere: &|_| 0.0,
                 grouped: &[],
+                unrolled: false,
             };
             Block { packed: vec![], ..problem.best() }
         };

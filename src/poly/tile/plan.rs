@@ -16,6 +16,8 @@ pub struct Phase<'a> {
     /// Temporaries of which the second cache holds what an iteration of the loops around the phase needs.
     pub held: &'a [BufferId],
     pub constants: Constants,
+    /// See [`Style::unrolled`](crate::poly::tile::Style::unrolled).
+    pub unrolled: bool,
 }
 
 pub struct Plan {

@@ -68,6 +68,8 @@ pub struct Problem<'a> {
     pub elsewhere: &'a dyn Fn(Var) -> f64,
     /// Tensor instructions that match the statement.
     pub grouped: &'a [Grouped],
+    /// Blocks whose sums lowering unrolls are straight-line code.
+    pub unrolled: bool,
 }
 
 /// Largest ratio of a candidate block's cycles to those of the best one. Unmeasured.
@@ -364,7 +366,18 @@ impl Problem<'_> {
     /// Returns true if a block has no loop inside: all steps of its sum are unrolled with their literals, and the latency of
     /// one block is hidden by the next ones.
     pub fn is_straight(&self, points: &[(Var, i64)]) -> bool {
-        !points.is_empty() && self.references.iter().any(|r| self.remaining(r, points).is_some())
+        let literals = || self.references.iter().any(|r| self.remaining(r, points).is_some());
+        !points.is_empty() && (self.unrolled && self.is_unrolled(points) || literals())
+    }
+
+    /// Returns true if lowering unrolls the sums of a block with these points.
+    fn is_unrolled(&self, points: &[(Var, i64)]) -> bool {
+        let rows = points[1..].iter().fold(ceil_div(points[0].1, self.lanes()), |n, p| n * p.1);
+        let mut summed = self.axes.iter().filter(|a| a.reduced).peekable();
+        let steps = || self.axes.iter().filter(|a| a.reduced).map(|a| a.extent).product::<i64>();
+        summed.peek().is_some()
+            && summed.all(|a| !a.conditioned)
+            && rows.saturating_mul(steps()) <= self.target.machine.unrolled_operations
     }
 
     /// Time of one reduction step of a block with these points, in cycles.

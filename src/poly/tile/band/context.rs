@@ -25,6 +25,8 @@ pub struct Style {
     /// A loop that carries the sums of several statements, and nothing else, may become a vector; whether it carries more
     /// is for the proof to say.
     pub sums: bool,
+    /// Register blocks are chosen for the code that short sums become: without a loop, whose latency the next block hides.
+    pub unrolled: bool,
 }
 
 /// Accesses of loops that may become vectors.
@@ -41,7 +43,15 @@ pub enum Vectors {
 
 impl Default for Style {
     fn default() -> Style {
-        Style { boxes: true, tiles: true, vectors: Vectors::Any, inside: false, waves: false, sums: false }
+        Style {
+            boxes: true,
+            tiles: true,
+            vectors: Vectors::Any,
+            inside: false,
+            waves: false,
+            sums: false,
+            unrolled: false,
+        }
     }
 }
 
