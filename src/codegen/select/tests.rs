@@ -6,7 +6,7 @@ use crate::codegen::loopnest::{interpret, parse, simplify};
 use crate::codegen::select::lower;
 use crate::codegen::vcode::execute;
 use crate::codegen::vcode::{Function, Inst, Lane, VBinary};
-use crate::expr::Literals;
+use crate::expr::{CompareOp, Literals};
 use crate::runtime::{DType, Tensor};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -294,6 +294,23 @@ fn neighbours_under_a_guard_of_each_lane_are_loaded_under_a_mask() {
         f[0].insts.iter().filter(of_lane).count()
     };
     assert!(selects(Lane::F32) == 0 && selects(Lane::F64) > 0, "{}", f[0]);
+}
+
+#[test]
+fn totals_of_whole_registers_take_what_is_not_a_number_by_a_mask() {
+    let text = "kernel largest {
+          X: f32[256] argument 0; Y: f32[1] argument 1 written; m: f32[1] local;
+          m[0] = f32(#ff800000);
+          vector j in 0..256 { m[0] max = X[j]; }
+          Y[0] = m[0]; }";
+    check_text(text);
+    let chosen = |target: &Target| {
+        let f = lower(&parse::nest(text).unwrap(), target).unwrap();
+        f[0].insts.iter().filter(|i| matches!(i, Inst::VChoose { op: CompareOp::Ne, .. })).count()
+    };
+    // of 16 registers, 8 begin totals
+    assert!(chosen(&Target::avx512()) >= 8);
+    assert_eq!(chosen(&Target::avx2()), 0);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{Selected, Selector};
 use crate::codegen::select::tree::Node;
 use crate::codegen::select::value::{contracts, product};
+use crate::codegen::target::Isa;
 use crate::codegen::vcode::{Inst, VBinary};
 use crate::expr::Var;
 use crate::expr::scalar::numbers_only;
@@ -58,7 +59,8 @@ impl Selector<'_> {
     }
 
     /// One step of a reduction. The instructions of minima and maxima leave a not-a-number that the total is as it is; one
-    /// that `value` is becomes the total: all bits are set where `value` differs from itself, which is one as well.
+    /// that `value` is becomes the total: where `value` differs from itself, all bits are set, which is one as well, or `value` is
+    /// taken where the comparison of whole registers is a mask.
     fn combine_total(&mut self, op: BinaryOp, total: Val, value: Val, keeps: bool) -> Selected<Val> {
         let combined = self.combine(op, total, value)?;
         if !keeps {
@@ -66,7 +68,12 @@ impl Selector<'_> {
         }
         let value = self.with_lane(value, combined.lane)?;
         let broken = self.vector_compare(CompareOp::Ne, value, value);
-        Ok(self.vector_binary(VBinary::Or, combined, broken))
+        let ty = self.ty(combined.lane, broken.uniform && combined.uniform);
+        let masked = self.target.isa == Isa::Avx512 && ty.lanes as usize * ty.lane.bytes() == self.target.vector_bytes;
+        Ok(match masked {
+            true => self.vector_select(broken, value, combined),
+            false => self.vector_binary(VBinary::Or, combined, broken),
+        })
     }
 
     /// Combines the lanes of a total by the instruction for it; every lane of the result has all bits set where a lane is
