@@ -2,14 +2,15 @@
 //!
 //! In: a [`Module`]. Out: an ELF object with the kernels and the constants ([`elf`]), a driver in C99 that runs the steps in
 //! order ([`driver`]), and a header with its prototypes ([`header`]). The code is the module's own, byte for byte, so that the
-//! results have the bits that a [`Session`](crate::Session) gives. Invariant: the driver calls nothing but the kernels, `memcpy`
-//! and, where the module has opaque steps, one function of the runtime.
+//! results have the bits that a [`Session`](crate::Session) gives. Invariant: the driver calls nothing but the kernels, `memcpy`,
+//! `mmap` and `madvise` for memory in large pages and, where the module has opaque steps, one function of the runtime.
 
 mod bindings;
 mod driver;
 mod elf;
 mod header;
 mod helpers;
+mod large_pages;
 mod names;
 mod signature;
 mod steps;

@@ -4,7 +4,7 @@
 mod build;
 mod common;
 
-use build::{Case, Folder, Toolchain, bits, build_and_run};
+use build::{Case, Folder, Toolchain, bits, build_and_run, read_outputs};
 use common::{bind, host_targets, read_tensors, root, skip};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -240,7 +240,7 @@ fn programs_in_c_give_the_bits_of_the_library() {
 fn emulated_programs_give_the_bits_of_the_emulated_library() {
     let Some(toolchain) = Toolchain::emulated() else { return };
     let target = Target::by_name("aarch64-neon").unwrap();
-    let cases: Vec<Case> = cases(&target).into_iter().chain(capacities(&target)).collect();
+    let cases: Vec<Case> = cases(&target).into_iter().chain(capacities(&target)).chain(large(&target)).collect();
     let Some(expected) = toolchain.library_outputs(&cases) else { return };
     assert!(toolchain.has_runtime());
     for (case, (found, expected)) in
@@ -322,12 +322,47 @@ fn bindings_share_constants_in_the_object() {
     }
 }
 
+/// Constants and intermediate tensors that large pages are asked for, and constants alone.
+fn large(target: &Target) -> [Case; 2] {
+    [1100, 1].map(|rows| {
+        let text = format!(
+            "graph large {{
+                %x: f32[{rows},1024] = input \"x\"
+                %w: f32[1024,1100] = constant seeded(1)
+                %y = matmul(%x, %w)
+                %v: f32[1100,8] = constant seeded(2)
+                %z = matmul(%y, %v)
+                output %z \"z\"
+            }}"
+        );
+        graph(&text, target)
+    })
+}
+
+#[test]
+fn large_constants_and_workspaces_have_large_pages() {
+    const SOURCE: &str = concat!(include_str!("objects/main.c"), include_str!("objects/large.c"));
+    let Some(toolchain) = Toolchain::host() else { return };
+    let has_large_pages = std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists();
+    for target in host_targets() {
+        for case in large(&target) {
+            let expected = bits(&session_outputs(&case));
+            for (option, pages) in [("-O2", "large"), ("-DTILEWRIGHT_SMALL_PAGES", "small")] {
+                let folder = Folder::new("large");
+                let text = toolchain.program(&folder, &case, false, SOURCE, &[option]);
+                assert_eq!(text, format!("{} pages\n", if has_large_pages { pages } else { "small" }), "{option}");
+                assert!(read_outputs(&folder, "0.out", case.bound()) == expected, "{option} on {}", target.name);
+            }
+        }
+    }
+}
+
 #[test]
 fn wrong_memory_is_a_code_and_threads_run_at_the_same_time() {
     let Some(toolchain) = Toolchain::host() else { return };
     for target in host_targets() {
         let case = fixture("network_u_net_9", &target).unwrap();
-        let text = toolchain.program(&Folder::new("wrong"), &case, include_str!("objects/wrong_use.c"));
+        let text = toolchain.program(&Folder::new("wrong"), &case, true, include_str!("objects/wrong_use.c"), &[]);
         assert_eq!(text, "0 failures\n", "{}", target.name);
     }
 }

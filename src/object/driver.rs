@@ -1,11 +1,12 @@
 //! The driver: the steps of a module as C99 that any compiler builds.
 //!
 //! In: a verified module and its signature. Out: the text of a C file. It needs `memcpy`, and the runtime where the module has
-//! opaque steps; it allocates nothing, has no state but the memory of the function without a workspace, and leaves the mode
-//! of floating-point arithmetic to the kernels, which set it and restore the caller's.
+//! opaque steps; it has no state but the memory of the function without a workspace and a copy of large constants
+//! ([`large_pages`]), and leaves the mode of floating-point arithmetic to the kernels, which set it and restore the caller's.
 
 use crate::Result;
 use crate::object::helpers::{FIRST_SIZE_CODE, Helpers};
+use crate::object::large_pages;
 use crate::object::names::{comment, literal, number};
 use crate::object::signature::Signature;
 use crate::object::steps::Steps;
@@ -49,6 +50,7 @@ pub fn driver(module: &Module, signature: &Signature) -> Result<String> {
     );
     declarations(&mut out, signature, &helpers);
     out.push_str(&helpers.functions(signature));
+    out.push_str(&large_pages::functions(signature));
     out.push_str(&steps);
     if signature.bindings.has_choice() {
         out.push_str(&signature.bindings.function(&signature.binding_prototype(), FIRST_SIZE_CODE));
@@ -87,7 +89,7 @@ fn declarations(out: &mut String, signature: &Signature, helpers: &Helpers) {
 
 /// The functions that the header declares.
 fn run(out: &mut String, module: &Module, signature: &Signature) {
-    let Signature { name, upper, arena_bytes, .. } = signature;
+    let Signature { name, arena_bytes, .. } = signature;
     let _ = write!(out, "\n{} {{\n    struct {name}_state s = {{0}};\n", signature.run_prototype(module));
     if signature.bindings.has_choice() {
         let sizes = signature.bindings.arguments().join(", ");
@@ -115,6 +117,9 @@ fn run(out: &mut String, module: &Module, signature: &Signature) {
             );
         }
         (false, true) => {}
+        (false, false) if large_pages::copies_constants(signature) => {
+            _ = writeln!(out, "    s.weights = {name}_constants();");
+        }
         (false, false) => _ = writeln!(out, "    s.weights = {name}_weights;"),
     }
     out.push_str("    s.parallel = parallel;\n");
@@ -131,7 +136,7 @@ fn run(out: &mut String, module: &Module, signature: &Signature) {
         let _ = write!(out, "\n{} {{\n", signature.plain_prototype(module));
         let memory = match signature.needs_workspace() {
             true => {
-                let _ = writeln!(out, "    static unsigned char workspace[{upper}_WORKSPACE_BYTES(1)];");
+                out.push_str(&large_pages::workspace(signature));
                 "workspace"
             }
             false => "0",

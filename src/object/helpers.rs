@@ -50,7 +50,7 @@ impl Helpers {
     pub fn functions(&self, signature: &Signature) -> String {
         let (name, mut out) = (&signature.name, String::new());
         if self.has_parallel {
-            out.push_str(&PARALLEL.replace("NAME", name).replace("SCRATCH", &signature.scratch_bytes.to_string()));
+            out.push_str(&PARALLEL.replace("SCRATCH", &signature.scratch_bytes.to_string()).replace("NAME", name));
         }
         if self.has_comparisons {
             out.push_str(&EQUAL.replace("NAME", name));
@@ -59,7 +59,7 @@ impl Helpers {
             out.push_str(OPAQUE);
         }
         for element in &self.checked {
-            out.push_str(&OUTSIDE.replace("NAME", name).replace("ELEMENT", element));
+            out.push_str(&OUTSIDE.replace("ELEMENT", element).replace("NAME", name));
         }
         out
     }

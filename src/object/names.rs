@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 /// Words of C and C++ that are no names, and macros that compilers define.
 const RESERVED: &str = "NULL alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept const const_cast \
      consteval constexpr constinit continue decltype default delete do double dynamic_cast else enum explicit export extern \
-     false float for friend goto if inline int int16_t int32_t int64_t int8_t linux long main memcpy mutable namespace new \
+     false float for friend goto if inline int int16_t int32_t int64_t int8_t linux long madvise main memcpy mmap mutable namespace new \
      noexcept not not_eq nullptr offsetof operator or or_eq private protected public register reinterpret_cast requires restrict \
      return short signed size_t sizeof static static_assert static_cast struct switch template this thread_local throw \
      true try typedef typeid typename typeof uint16_t uint32_t uint64_t uint8_t uintptr_t union unix unsigned using \

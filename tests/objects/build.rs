@@ -230,11 +230,12 @@ impl Toolchain {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs a program in C on the object of a case, whose constants are apart; returns what it prints.
-    pub fn program(&self, folder: &Folder, case: &Case, source: &str) -> String {
-        write_files(folder, case, 0, true);
+    /// Runs a program in C on the object of a case; returns what it prints. `options` are the compiler's.
+    pub fn program(&self, folder: &Folder, case: &Case, weights_apart: bool, source: &str, options: &[&str]) -> String {
+        write_files(folder, case, 0, weights_apart);
         std::fs::write(folder.0.join("main.c"), source).unwrap();
-        finish(self.compile(folder).args(["-o", "main", "main.c", "m0.c", "m0.o"]));
+        std::fs::write(folder.0.join("0.in"), bits(&case.arrays()).concat()).unwrap();
+        finish(self.compile(folder).args(options).args(["-o", "main", "main.c", "m0.c", "m0.o"]));
         String::from_utf8(finish(&mut self.run(folder, "main"))).unwrap()
     }
 
@@ -336,7 +337,7 @@ pub fn build_and_run(toolchain: &Toolchain, cases: &[Case], weights_apart: bool)
     cases.iter().enumerate().map(read).collect()
 }
 
-fn read_outputs(folder: &Folder, name: &str, module: &Module) -> Vec<Vec<u8>> {
+pub fn read_outputs(folder: &Folder, name: &str, module: &Module) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(folder.0.join(name)).unwrap();
     let mut rest = &bytes[..];
     let mut take = |n: usize| {
