@@ -174,3 +174,48 @@ fn image(code: &[u8], symbols: &[Symbol]) -> std::result::Result<Vec<u8>, object
     writer.write_shstrtab_section_header();
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The images on gdb's list, in its order.
+    fn listed() -> Vec<Vec<u8>> {
+        let _guard = LIST.lock().unwrap();
+        let mut found = vec![];
+        // SAFETY: nodes and images live while they are on the list, which is changed under the lock.
+        unsafe {
+            let (mut at, mut before) = (__jit_debug_descriptor.first, std::ptr::null_mut());
+            while let Some(node) = at.as_ref() {
+                assert_eq!(node.previous, before);
+                found.push(std::slice::from_raw_parts(node.image, node.bytes as usize).to_vec());
+                (before, at) = (at, node.next);
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn the_list_holds_what_was_not_dropped() {
+        let code = [0; 64];
+        let entry = |n: usize| {
+            let symbol = |name: &str, offset, bytes| Symbol { name: format!("{name}_{n}"), offset, bytes };
+            Entry::new(&code, &[symbol("first", 0, 16), symbol("second", 16, 48)]).unwrap()
+        };
+        let mut entries: Vec<Option<Entry>> = (0..4).map(|n| Some(entry(n))).collect();
+        // those of other tests may be there too
+        let numbers = || -> Vec<usize> {
+            let has = |image: &[u8], name: &str| image.windows(name.len()).any(|bytes| bytes == name.as_bytes());
+            let number = |image: Vec<u8>| {
+                (0..4).find(|n| has(&image, &format!("\0first_{n}\0")) && has(&image, &format!("\0second_{n}\0")))
+            };
+            listed().into_iter().filter_map(number).collect()
+        };
+        assert_eq!(numbers(), [3, 2, 1, 0]);
+        // in the middle, the last and the first of the list
+        for (dropped, left) in [(2, &[3, 1, 0][..]), (0, &[3, 1]), (3, &[1]), (1, &[])] {
+            entries[dropped] = None;
+            assert_eq!(numbers(), left);
+        }
+    }
+}

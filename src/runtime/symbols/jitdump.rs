@@ -99,9 +99,18 @@ mod tests {
         let data = std::fs::read(&path).unwrap();
         let u32_at = |at: usize| u32::from_ne_bytes(data[at..at + 4].try_into().unwrap());
         let u64_at = |at: usize| u64::from_ne_bytes(data[at..at + 8].try_into().unwrap());
-        assert_eq!([u32_at(0), u32_at(4), u32_at(8), u32_at(20)], [MAGIC, 1, 40, std::process::id()]);
-        let (mut at, mut found) = (40, vec![]);
+        let machine = u32::from(super::super::gdb::MACHINE.0);
+        assert_eq!([0, 4, 8, 12, 20].map(u32_at), [MAGIC, 1, 40, machine, std::process::id()]);
+        // perf sees no other mappings
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let marker = maps.lines().find(|line| line.ends_with(&path.display().to_string())).unwrap();
+        assert!(marker.contains(" r-xs "), "{marker}");
+        let (mut at, mut found, mut time) = (40, vec![], u64_at(24));
         while at < data.len() {
+            assert!((time..=now()).contains(&u64_at(at + 8)));
+            time = u64_at(at + 8);
+            assert_eq!([at + 16, at + 20].map(u32_at), [std::process::id(), gettid().as_raw_nonzero().get() as u32]);
+            assert_eq!(u64_at(at + 24), u64_at(at + 32));
             let (length, bytes) = (u32_at(at + 4) as usize, u64_at(at + 40) as usize);
             assert_eq!((u32_at(at), u64_at(at + 48)), (CODE_LOAD, found.len() as u64));
             let name = &data[at + LOAD_BYTES..at + length - bytes - 1];
@@ -110,6 +119,19 @@ mod tests {
             at += length;
         }
         assert_eq!(found, [("first".into(), 0, 30), ("second".into(), 64, 36), ("third".into(), 30, 1)]);
+        // SAFETY: the child only writes, and ends; no other thread of this process writes such files.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let written = write(&folder, &code, &[symbol("in the child", 0, 30)]);
+            // SAFETY: it ends the process.
+            unsafe { libc::_exit(i32::from(written.is_err())) };
+        }
+        let mut status = -1;
+        // SAFETY: `status` is there to be written.
+        assert_eq!((unsafe { libc::waitpid(child, &raw mut status, 0) }, status), (child, 0));
+        assert_eq!(std::fs::read(&path).unwrap(), data);
+        let of_child = std::fs::read(folder.join(format!("jit-{child}.dump"))).unwrap();
+        assert_eq!(of_child[20..24], child.to_ne_bytes());
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }
