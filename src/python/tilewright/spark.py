@@ -10,7 +10,8 @@ one file. Tasks of an executor that is lost are run again by Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Unpack
 
 import numpy as np
@@ -80,6 +81,16 @@ def function(model: Portable) -> Callable[[Iterator[Any]], Iterator[Any]]:
     return run
 
 
+def _ahead(batches: Iterable[Any]) -> Iterator[Any]:
+    """The batches, each of which is taken while the caller works on the one before: Spark writes the next one meanwhile."""
+    rest = iter(batches)
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(next, rest, None)
+        while (batch := coming.result()) is not None:
+            coming = reader.submit(next, rest, None)
+            yield batch
+
+
 def arrow_function(model: Portable) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """The function for `mapInArrow`: batches of Arrow in and out, whose numbers are read and written where they lie."""
 
@@ -90,7 +101,7 @@ def arrow_function(model: Portable) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
         signed = {np.dtype(np.uint8): "int16", np.dtype(np.uint16): "int32", np.dtype(np.uint32): "int64"}
         wider = {spec.columns[0]: pyarrow.type_for_alias(signed[spec.dtype]) for spec in model.outputs if spec.dtype in signed}
-        for batch in batches:
+        for batch in _ahead(batches):
             yield from run_batch(model, batch, wider)
 
     return run

@@ -1,4 +1,6 @@
 """Batches of Arrow, which Spark gives."""
+import threading
+
 import numpy as np
 import pytest
 
@@ -85,3 +87,35 @@ def test_unsigned_numbers_come_back_wider(linear, tmp_path, monkeypatch):
     batch = pyarrow.RecordBatch.from_arrays([pyarrow.array([[1, 2, 100]] * 5, pyarrow.list_(pyarrow.uint8()))], names=["x"])
     (result,) = run_batch(model, batch, {"y": pyarrow.int16()})
     assert result.column("y").type == pyarrow.list_(pyarrow.int16()) and result.column("y").to_pylist() == [[2, 4, 200]] * 5
+
+
+def test_the_next_batch_is_taken_while_one_runs(model, monkeypatch):
+    spark = pytest.importorskip("tilewright.spark", reason="pyspark is not installed", exc_type=ImportError)
+    taken, running = threading.Event(), []
+    batch = pyarrow.RecordBatch.from_arrays([pyarrow.array([1])], names=["x"])
+
+    def batches():
+        yield batch
+        taken.set()
+        yield batch
+
+    def run_batch(carried, given, types):
+        running.append(taken.wait(30))
+        yield given
+
+    monkeypatch.setattr("tilewright._arrow.run_batch", run_batch)
+    assert list(spark.arrow_function(model)(batches())) == [batch, batch]
+    assert running == [True, True]
+
+
+def test_an_error_of_the_engine_ends_the_batches(model):
+    spark = pytest.importorskip("tilewright.spark", reason="pyspark is not installed", exc_type=ImportError)
+
+    def batches():
+        yield pyarrow.RecordBatch.from_arrays([columns(np.zeros((2, 8), np.float32))["lists"]], names=["x"])
+        raise OSError("the connection is closed")
+
+    results = spark.arrow_function(model)(batches())
+    assert next(results).num_rows == 4
+    with pytest.raises(OSError, match="the connection is closed"):
+        next(results)
