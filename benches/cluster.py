@@ -3,8 +3,9 @@
 
 usage: PYTHONPATH=target/python target/cluster-venv/bin/python benches/cluster.py [ENGINE …]     (after `make test-cluster`)
 
-The network has 16 layers of 1024 by 1024: 34 MFLOP and 4 kB a row, as image networks have, and 64 MiB of weights. Batches have 64
-rows; an engine hands over eight at once. Of each worker process, the time from the beginning of its first call to the end of its
+The network has 16 layers of 1024 by 1024: 34 MFLOP and 4 kB a row, as image networks have, and 64 MiB of weights. Batches have 96
+rows; an engine hands over eight at once, Ray and Spark from partitions of four such blocks and more. The model is loaded before.
+Of each worker process, the time from the beginning of its first call to the end of its
 last one counts, and that in `Model.run` in it: by the clock, and in seconds of the processor (all threads of the process). An engine
 runs ROUNDS times, the first to warm up; in between, batches run in this process. All of it shares the machine's cores: what others do
 shows in the times by the clock.
@@ -25,7 +26,9 @@ from network import network, rows  # noqa: E402
 
 from tilewright import _model, _portable  # noqa: E402
 
-WIDTH, LAYERS, BATCH, BLOCK, BLOCKS, ROUNDS = 1024, 16, 64, 512, 20, 4
+WIDTH, LAYERS, BATCH, BLOCK, BLOCKS, ROUNDS = 1024, 16, 96, 768, 24, 4
+#: Blocks of a partition of Ray.
+PARTITION = 4
 PATHS = os.pathsep.join([*map(str, FOLDERS), os.environ.get("PYTHONPATH", "")])
 #: Process, its clock and its processor's nanoseconds at the begin and at the end of a call, those of the runs in it, and the
 #: processor's of the thread that called.
@@ -45,9 +48,14 @@ class Timed(_model.Model):
         return result
 
 
+def take_times():
+    """Lets this process load models that add up the time of their runs."""
+    _portable.load = lambda path, threads: Timed({"module": os.fspath(path)}, {"threads": threads})
+
+
 def clock(call, *arguments):
     """What the call returns, and a row of COLUMNS."""
-    _portable.load = lambda path, threads: Timed({"module": os.fspath(path)}, {"threads": threads})
+    take_times()
     before, begin, thread = Timed.totals, (time.perf_counter_ns(), time.process_time_ns()), time.thread_time_ns()
     result = call(*arguments)
     thread, end = time.thread_time_ns() - thread, (time.perf_counter_ns(), time.process_time_ns())
@@ -79,7 +87,7 @@ def with_ray(model, modules, x):
     ray.init(cluster.address, runtime_env={"env_vars": {"PYTHONPATH": PATHS}}, log_to_driver=False)
     ray.data.DataContext.get_current().enable_progress_bars = False
     carried = model.carried_by(tilewright.ray._ObjectStore(modules))
-    dataset = ray.data.from_numpy(np.split(x, BLOCKS)).rename_columns({"data": "x"}).materialize()
+    dataset = ray.data.from_numpy(np.split(x, BLOCKS // PARTITION)).rename_columns({"data": "x"}).materialize()
     for _ in range(ROUNDS):
         actors = ray.data.ActorPoolStrategy(size=2)
         done = dataset.map_batches(
@@ -96,8 +104,8 @@ class RayActor:
     def __init__(self, model):
         from tilewright.ray import Predictor
 
+        take_times()
         self.predictor = Predictor(model)
-        _portable._LOADED.clear()
 
     def __call__(self, batch):
         result, row = clock(self.predictor, batch)
@@ -144,11 +152,12 @@ def with_spark(model, modules, x):
     frame = spark.range(len(x), numPartitions=2).selectExpr("id", f"{elements} as x").cache()
     frame.count()
 
-    run = tilewright.spark.arrow_function(carried)
-
     def timed(batches):
-        for batch in batches:
-            (result,), row = clock(lambda: list(run([batch])))
+        """`tilewright.spark.arrow_function`, whose results have COLUMNS too."""
+        from tilewright._arrow import run_batch
+
+        for batch in tilewright.spark._ahead(batches):
+            (result,), row = clock(lambda: list(run_batch(carried, batch, {})))
             for name, number in zip(COLUMNS, row, strict=True):
                 result = result.append_column(name, pyarrow.array(np.full(len(batch), number)))
             yield result
