@@ -66,6 +66,7 @@ fn cases() -> Vec<(Op, Vec<TensorType>, Vec<usize>)> {
         (Op::Gather { axis: 0 }, vec![f(&[5, 70]), ids(&[3, 4])], vec![0]),
         (Op::Gather { axis: 1 }, vec![f(&[20, 5, 3]), ids(&[2])], vec![]),
         (Op::GatherElements { axis: 1 }, vec![f(&[7, 5]), ids(&[7, 19])], vec![]),
+        (Op::Lookup, vec![f(&[5, 70]), ids(&[3, 4])], vec![0]),
         (Op::GatherNd { batch_dims: 1 }, vec![f(&[2, 5, 5, 20]), ids(&[2, 3, 2])], vec![]),
         (Op::ScatterElements { axis: 1, reduction: None }, vec![f(&[7, 5]), ids(&[6, 19]), f(&[6, 19])], vec![]),
         (Op::ScatterElements { axis: 0, reduction: None }, vec![f(&[5, 37]), ids(&[3, 35]), f(&[3, 35])], vec![1]),
@@ -153,7 +154,7 @@ fn is_exact(op: &Op) -> bool {
         Op::Compare(_) | Op::Select | Op::Cast(_) | Op::Expand { .. } | Op::Transpose { .. } => true,
         Op::Slice { .. } | Op::Concat { .. } | Op::Pad { .. } | Op::Upsample { .. } => true,
         Op::Block { .. } | Op::Unblock { .. } => true,
-        Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } => true,
+        Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } | Op::Lookup => true,
         Op::ScatterElements { reduction, .. } | Op::ScatterNd { reduction } => {
             reduction.is_none_or(|op| matches!(op, BinaryOp::Min | BinaryOp::Max))
         }

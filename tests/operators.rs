@@ -129,6 +129,44 @@ fn not_a_number_is_kept_by_reductions_and_pooling() {
     });
 }
 
+/// Lengths and positions that are known at run time alone count from the start, and end a run where they lie outside. The error
+/// names the model's input and its element, as it is.
+#[test]
+fn lengths_and_positions_outside_end_a_run() {
+    for (name, input, most) in [
+        ("lstm_lengths_run_time", "lengths", 5),
+        ("gru_lengths_run_time", "lengths", 5),
+        ("rnn_lengths_run_time", "lengths", 5),
+        ("ms_dynamic_lstm_lengths_run_time", "n", 5),
+        ("ms_embed", "w", 8),
+        ("ms_embed", "s", 1),
+        ("ms_rotary_0", "p", 8),
+        ("rotary_whole", "p", 8),
+    ] {
+        let path = fixtures("operators", "onnx").into_iter().find(|p| p.file_stem().is_some_and(|stem| stem == name));
+        let case = load(&path.unwrap_or_else(|| panic!("{name} is missing"))).unwrap();
+        let options = Options { dims: bind(&case.model, &case.inputs), ..Options::default() };
+        let session = Session::new(Arc::new(case.model.compile_module(&options).unwrap().0), 1).unwrap();
+        let run = |inputs: &[Tensor]| {
+            let named: Vec<_> = case.model.inputs().iter().map(|s| s.name.as_str()).zip(inputs).collect();
+            session.run(&named)
+        };
+        let place = case.model.inputs().iter().position(|s| s.name == input).unwrap();
+        for wrong in [-1, most + 1, -most - 1, i32::MIN, i32::MAX] {
+            let mut inputs = case.inputs.clone();
+            let (width, x) = (inputs[place].dtype.bytes(), &mut inputs[place]);
+            let mut data = x.data.to_vec();
+            let last = data.len() - width;
+            data[last..].copy_from_slice(&i64::from(wrong).to_le_bytes()[..width]);
+            x.data = data.into();
+            let said = run(&inputs).unwrap_err().to_string();
+            let wanted = format!("index {wrong} in tensor `{input}` lies outside of 0..={most}");
+            assert!(said.ends_with(&wanted), "{name}: {said}");
+        }
+        case.compare("after an error", &run(&case.inputs).unwrap()).unwrap();
+    }
+}
+
 /// Not-a-number is equal to itself in bits.
 fn bits(tensors: &[Tensor]) -> Vec<&[u8]> {
     tensors.iter().map(|t| &t.data[..]).collect()

@@ -52,9 +52,7 @@ pub fn traffic(bytes: usize, target: &Target) -> f64 {
 /// Bytes of an operand that are read.
 fn read_bytes(op: &Op, operand: &TensorType, result: &TensorType) -> usize {
     match op {
-        Op::Slice { .. } | Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => {
-            operand.bytes().min(result.bytes())
-        }
+        op if op.is_gather() || matches!(op, Op::Slice { .. }) => operand.bytes().min(result.bytes()),
         _ => operand.bytes(),
     }
 }
@@ -210,7 +208,9 @@ fn arithmetic(op: &Op, operands: &[Operand], result: &TensorType, target: &Targe
             vector_ns(input, 25.0 * along)
         }
         Op::LayerNorm { .. } => vector_ns(input, 6.0),
-        Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => 2.0 * vector_ns(result.elements(), 1.0),
+        Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } | Op::Lookup => {
+            2.0 * vector_ns(result.elements(), 1.0)
+        }
         Op::ScatterElements { .. } | Op::ScatterNd { .. } => {
             let updates = operands.get(2).map_or(0, |o| o.ty.elements());
             vector_ns(input, 1.0) + machine.scatter_ns * updates as f64

@@ -99,6 +99,7 @@ pub fn scalar(op: &Op, dtype: DType, operands: Vec<Expr>) -> Option<Expr> {
         | Op::Gather { .. }
         | Op::GatherElements { .. }
         | Op::GatherNd { .. }
+        | Op::Lookup
         | Op::ScatterElements { .. }
         | Op::ScatterNd { .. }
         | Op::Reduce { .. }

@@ -116,6 +116,7 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
         Op::Upsample { factors } => upsample(x, factors),
         Op::Gather { axis } => gather(x, inputs[1], *axis),
         Op::GatherElements { axis } => gather_elements(x, inputs[1], *axis),
+        Op::Lookup => gather(x, inputs[1], 0),
         Op::GatherNd { batch_dims } => gather_nd(x, inputs[1], *batch_dims),
         Op::ScatterElements { axis, reduction } => scatter::elements(inputs, *axis, *reduction),
         Op::ScatterNd { reduction } => scatter::slices(inputs, *reduction),

@@ -193,6 +193,8 @@ ops! {
         [axis: Key("axis")], ["gather[axis=1](f32[2,5,3], i64[2,2])"];
     GatherElements { axis: usize } = "gather_elements", 2..=2, Injective, NotElementwise,
         [axis: Key("axis")], ["gather_elements[axis=1](f32[2,5], i64[2,3])"];
+    /// Rows of the data. A negative index lies outside of them, while the other gathers count it from the end.
+    Lookup = "lookup", 2..=2, Injective, NotElementwise, [], ["lookup(f32[5,3], i64[2,2])"];
     GatherNd { batch_dims: usize } = "gather_nd", 2..=2, Injective, NotElementwise,
         [batch_dims: Key("batch_dims")], ["gather_nd[batch_dims=1](f32[2,5,4,3], i64[2,3,2])"];
 
@@ -359,6 +361,11 @@ impl Op {
     /// The first sample of this mnemonic.
     pub fn named(mnemonic: &str) -> Option<&'static Op> {
         Op::samples().iter().map(|(op, _)| op).find(|op| op.mnemonic() == mnemonic)
+    }
+
+    /// Returns true if an operand of the operator has subscripts of the other.
+    pub fn is_gather(&self) -> bool {
+        matches!(self, Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } | Op::Lookup)
     }
 
     /// Returns true if the operator reads of each operand nothing but the element at its own position.

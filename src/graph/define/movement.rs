@@ -42,6 +42,12 @@ pub(super) fn define(b: &mut Build, op: &Op) {
             let after = (axis + rank..output.len()).map(|d| Index::Affine(space.var(d)));
             gather(b, before.chain([chosen]).chain(after).collect())
         }
+        Op::Lookup => {
+            let rank = b.inputs[1].shape.len();
+            let chosen = Expr::load(b.input(1), (0..rank).map(|d| space.var(d)).collect());
+            let after = (rank..output.len()).map(|d| Index::Affine(space.var(d)));
+            gather(b, [Index::Value(Box::new(chosen))].into_iter().chain(after).collect())
+        }
         Op::GatherElements { axis } => {
             let mut index: Vec<Index> = (0..output.len()).map(|d| Index::Affine(space.var(d))).collect();
             index[*axis] = subscript(b, space.subscripts(), shape[*axis]);

@@ -94,7 +94,7 @@ impl Build {
             Op::WinogradInput { .. } | Op::WinogradOutput { .. } => &["x", "p", "q", "r"],
             Op::WinogradWeights => &["w", "p", "q", "r"],
             Op::LayerNorm { .. } => &["x", "scale", "bias"],
-            Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } => &["x", "index"],
+            op if op.is_gather() => &["x", "index"],
             Op::ScatterElements { .. } | Op::ScatterNd { .. } => &["x", "index", "updates"],
             _ if inputs.len() == 1 => &["x"],
             _ => &["a", "b", "c"],

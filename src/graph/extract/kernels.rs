@@ -9,7 +9,7 @@ use crate::graph::extract::constraint_set::Constraints;
 use crate::graph::extract::problem::Problem;
 use crate::graph::extract::program::Constraint;
 use crate::graph::fusion::{Stored, Way};
-use crate::graph::op::{FusionKind, Op};
+use crate::graph::op::FusionKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Largest number of tensors that one kernel writes. Unmeasured.
@@ -224,7 +224,7 @@ impl Check<'_> {
     /// kernel runs, so that they must be in memory.
     fn gathered(&self, class: usize) -> Option<Constraint> {
         let op = self.problem.candidate((class, self.answer.chosen[class]?)).op?;
-        if !matches!(op, Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. }) {
+        if !op.is_gather() {
             return None;
         }
         let inside = self.answer.children(self.problem, class).iter().find(|&&d| self.kernel[d] == self.kernel[class]);

@@ -214,6 +214,11 @@ fn gathers_wrap_negative_subscripts_and_refuse_others() {
         let e = fold::evaluate(&op, &[&data, &Tensor::new(&[], &[wrong])]).unwrap_err();
         assert!(matches!(&e, Error::Invalid(m) if m.contains("dimension 1")), "{e}");
     }
+    assert_eq!(apply(&Op::Lookup, &[&data, &Tensor::new(&[1], &[1i32])]), Tensor::new(&[1, 3], &[10i64, 11, 12]));
+    for wrong in [2i64, -1, i64::MIN, i64::MAX] {
+        let e = fold::evaluate(&Op::Lookup, &[&data, &Tensor::new(&[], &[wrong])]).unwrap_err();
+        assert!(matches!(&e, Error::Invalid(m) if m.contains("dimension 0")), "{e}");
+    }
     let elements = Tensor::new(&[2, 2], &[2i64, -3, 1, 1]);
     assert_eq!(apply(&Op::GatherElements { axis: 1 }, &[&data, &elements]), Tensor::new(&[2, 2], &[2i64, 0, 11, 11]));
     let pairs = Tensor::new(&[3, 2], &[0i64, 1, -1, -1, 1, 0]);

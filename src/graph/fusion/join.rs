@@ -61,7 +61,8 @@ pub fn joins(producer: &Op, value: &TensorType, reader: &Op, position: usize, re
     }
     let repeats = result.elements() > value.elements();
     match reader {
-        Op::Reshape { .. } | Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } => {}
+        Op::Reshape { .. } => {}
+        op if op.is_gather() => {}
         _ if same => add(Way::Before, Stored::Maybe, false),
         op if op.kind() == FusionKind::Injective && !(repeats && producer.is_expensive()) => {
             add(Way::Before, Stored::Never, repeats)

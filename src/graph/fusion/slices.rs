@@ -87,9 +87,8 @@ fn places(graph: &Graph, node: &Node) -> Option<Vec<Vec<i64>>> {
 /// affine subscripts, and it has no other name.
 fn is_movable(graph: &Graph, value: ValueId, users: &[Vec<usize>]) -> bool {
     let fits = |op: &Op| {
-        let gathers = matches!(op, Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. });
         let scatters = matches!(op, Op::ScatterElements { .. } | Op::ScatterNd { .. });
-        op.kind() != FusionKind::Opaque && !gathers && !scatters && !matches!(op, Op::Reshape { .. })
+        op.kind() != FusionKind::Opaque && !op.is_gather() && !scatters && !matches!(op, Op::Reshape { .. })
     };
     let written = matches!(graph.value(value).source, Source::Node(n, _) if fits(&graph.nodes[n as usize].op));
     let mut readers = users[value.0 as usize].iter().map(|&n| &graph.nodes[n]);

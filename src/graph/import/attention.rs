@@ -302,7 +302,7 @@ pub(super) fn rotary_embedding(g: &mut Importer, n: &Source) -> Result<Vec<Value
     }
     let mut angles = |cache: ValueId| -> Result<ValueId> {
         let cache = match positions {
-            Some(positions) => g.emit(Op::Gather { axis: 0 }, &[cache, positions])?,
+            Some(positions) => g.emit(Op::Lookup, &[cache, positions])?,
             None => cache,
         };
         if g.rank(cache) != 3 {

@@ -3,7 +3,8 @@
 //! In: a node. Out: its results. The body of the scan is the product of the hidden state with the recurrent weights, which it
 //! captures, and elementwise operators. With sequence lengths a step beyond the end of a sequence keeps the states of that
 //! sequence and has zeros as its result; backwards these are the first steps, so that the states are still the initial ones. The
-//! last states of a sequence without steps are zeros, as ONNX Runtime has them.
+//! last states of a sequence without steps are zeros, as ONNX Runtime has them. Lengths outside of the steps are errors, when
+//! the node is read or when the model runs.
 //! A layer of quantised weights (`DynamicQuantizeLSTM`) quantises the inputs of all steps together, and in each step the
 //! hidden states of all sequences together.
 
@@ -193,6 +194,7 @@ fn read(g: &mut Importer, n: &Source, cell: Cell, quantised: Option<[Quantised; 
             *state = transpose(g, *state, &[1, 0, 2])?;
         }
     }
+    let lengths = lengths.map(|lengths| checked_lengths(g, lengths, steps)).transpose()?;
     let x = match lengths.filter(|_| quantised.is_some()) {
         Some(lengths) => without_rest(g, x, lengths)?,
         None => x,
@@ -220,7 +222,6 @@ fn read(g: &mut Importer, n: &Source, cell: Cell, quantised: Option<[Quantised; 
 
 /// The inputs, with zeros after the end of the longest sequence: what stands there does not count when they are quantised.
 fn without_rest(g: &mut Importer, x: ValueId, lengths: ValueId) -> Result<ValueId> {
-    let lengths = g.cast_to(lengths, DType::I64)?;
     let longest = g.emit(Op::Reduce { op: ReduceOp::Max, axes: vec![0], keep: false }, &[lengths])?;
     let steps = g.shape(x)[0];
     let places = g.counting(steps, 0, 3)?;
@@ -246,18 +247,25 @@ fn check_quantised(g: &Importer, weights: ValueId, by: Quantised, count: i64, ro
     Ok(())
 }
 
+/// The lengths of the sequences as `i64`. Those that are known at run time alone are looked up in a table of the numbers 0 to
+/// `steps`, since the subscripts of a lookup are checked before its kernel runs.
+fn checked_lengths(g: &mut Importer, lengths: ValueId, steps: i64) -> Result<ValueId> {
+    if g.graph.constant(lengths).is_none() {
+        let table = g.counting(steps + 1, 0, 1)?;
+        return g.emit(Op::Lookup, &[table, lengths]);
+    }
+    let values = g.integers(lengths, "sequence lengths")?;
+    if let Some(wrong) = values.iter().find(|l| !(0..=steps).contains(*l)) {
+        return Err(Error::Invalid(format!("a sequence of length {wrong} in {steps} steps")));
+    }
+    g.cast_to(lengths, DType::I64)
+}
+
 /// True where a sequence has data: bool of steps × batch × 1. `None` where all have.
 fn mask(g: &mut Importer, lengths: ValueId, steps: i64, batch: i64) -> Result<Option<ValueId>> {
-    if g.graph.constant(lengths).is_some() {
-        let lengths = g.integers(lengths, "sequence lengths")?;
-        if let Some(wrong) = lengths.iter().find(|l| !(0..=steps).contains(*l)) {
-            return Err(Error::Invalid(format!("a sequence of length {wrong} in {steps} steps")));
-        }
-        if lengths.iter().all(|&l| l == steps) {
-            return Ok(None);
-        }
+    if g.graph.constant(lengths).is_some() && g.integers(lengths, "sequence lengths")?.iter().all(|&l| l == steps) {
+        return Ok(None);
     }
-    let lengths = g.cast_to(lengths, DType::I64)?;
     let lengths = g.reshape_to(lengths, vec![1, batch, 1])?;
     let places = g.counting(steps, 0, 3)?;
     Ok(Some(g.compare(CompareOp::Lt, places, lengths)?))

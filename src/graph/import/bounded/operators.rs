@@ -120,6 +120,7 @@ impl Importer<'_> {
             }
             Op::Concat { axis } => self.side_by_side(inputs, *axis)?,
             Op::Gather { axis } => self.gathered(x, inputs[1], *axis)?,
+            Op::Lookup => self.gathered(x, inputs[1], 0)?,
             Op::Softmax { .. } => {
                 none_but_first()?;
                 self.axes(x).into_iter().map(|a| Axis { zero: false, ..a }).collect()

@@ -80,7 +80,7 @@ pub(in crate::graph::import) fn embed_layer(g: &mut Importer, n: &Source) -> Res
     let &[batch, length] = g.shape(words) else {
         return Err(Error::Invalid(format!("words of shape {:?}", g.shape(words))));
     };
-    let row = |g: &mut Importer, table, at| g.emit(Op::Gather { axis: 0 }, &[table, at]);
+    let row = |g: &mut Importer, table, at| g.emit(Op::Lookup, &[table, at]);
     let mut sum = row(g, of_words, words)?;
     let places = match places {
         Some(places) => row(g, of_places, places)?,
