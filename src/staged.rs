@@ -76,7 +76,30 @@ struct Scope {
     names: Vec<String>,
     /// The nodes that read each of these names.
     readers: Vec<Vec<usize>>,
+    /// For each node that is needed the positions of the names that it and the graphs inside of it read.
+    reads: Vec<Vec<usize>>,
     initializers: Vec<(String, Arc<Tensor>)>,
+}
+
+impl Scope {
+    /// The values that a node reads, once for each time it reads them; `None` where one is not known.
+    fn operands<'a>(
+        &'a self,
+        node: usize,
+        environment: &'a Environment,
+    ) -> impl Iterator<Item = Option<&'a Entry<'a>>> {
+        self.reads[node].iter().map(|&name| environment.get(&self.names[name]))
+    }
+
+    /// Returns true if all that a node reads is known.
+    fn is_ready(&self, node: usize, environment: &Environment) -> bool {
+        self.operands(node, environment).all(|entry| entry.is_some())
+    }
+
+    /// The nodes that are not done and whose operands are known.
+    fn waiting<'a>(&'a self, done: &'a [bool], environment: &'a Environment) -> impl Iterator<Item = usize> + 'a {
+        self.order.iter().copied().filter(|&n| !done[n] && self.is_ready(n, environment))
+    }
 }
 
 /// The place of a graph in a run.
@@ -186,7 +209,7 @@ impl Staged {
             if went_on {
                 continue;
             }
-            let tried: HashSet<usize> = waiting(graph, &scope, &done, environment).collect();
+            let tried: HashSet<usize> = scope.waiting(&done, environment).collect();
             let part = self.part(graph, &scope, (&done, &Mode::Exact), environment, frame, &uncovered)?;
             if !part.part.done.is_empty() {
                 part.run(environment, &Mode::Exact, frame.memory, frame.profile)?;
@@ -219,7 +242,7 @@ impl Staged {
     ) -> Result<(bool, Vec<String>)> {
         let (mut tried, mut refused, mut any) = (HashSet::new(), HashSet::new(), false);
         let mut uncovered = vec![];
-        for (mode, nodes) in modes(graph, scope, done, environment) {
+        for (mode, nodes) in modes(scope, done, environment) {
             let part = self.part(graph, scope, (done, &mode), environment, frame, &[])?;
             tried.extend(nodes);
             refused.extend(part.part.waiting.iter().map(|w| w.0));
@@ -253,7 +276,7 @@ impl Staged {
         for &index in &scope.order {
             let node = &graph.node[index];
             if done[index]
-                || !is_ready(node, environment)
+                || !scope.is_ready(index, environment)
                 || !tried.contains(&index) && self.may_compile(node, environment)
                 || walk::is_sized_by_values(node) && !refused.contains(&index)
             {
@@ -362,17 +385,17 @@ impl Staged {
         let mut names: Vec<String> = read.map(str::to_string).collect();
         names.sort_unstable();
         names.dedup();
-        let mut readers = vec![vec![]; names.len()];
+        let position = |name: &str| names.binary_search_by(|other| other.as_str().cmp(name)).ok();
+        let (mut readers, mut reads) = (vec![vec![]; names.len()], vec![vec![]; graph.node.len()]);
         for &index in &order {
-            for name in walk::read_names(&graph.node[index]) {
-                if let Ok(position) = names.binary_search_by(|other| other.as_str().cmp(name)) {
-                    readers[position].push(index);
-                }
+            for name in walk::read_names(&graph.node[index]).filter_map(position) {
+                readers[name].push(index);
+                reads[index].push(name);
             }
         }
         let initializers = self.model.initializers(graph, self.options.limits.import())?;
         let origins = provenance::origins(graph, frame.around.as_ref());
-        let scope = Arc::new(Scope { origins, order, names, readers, initializers });
+        let scope = Arc::new(Scope { origins, order, names, readers, reads, initializers });
         scopes.insert(address(graph), scope.clone());
         Ok(scope)
     }
@@ -460,18 +483,12 @@ impl Staged {
     }
 }
 
-/// Returns true if all that a node reads is known.
-fn is_ready(node: &NodeProto, environment: &Environment) -> bool {
-    walk::read_names(node).all(|name| name.is_empty() || environment.get(name).is_some())
-}
-
 /// The parts to try next: each with the nodes that it begins with, those whose operands follow the same count.
-fn modes(graph: &GraphProto, scope: &Scope, done: &[bool], environment: &Environment) -> Vec<(Mode, Vec<usize>)> {
+fn modes(scope: &Scope, done: &[bool], environment: &Environment) -> Vec<(Mode, Vec<usize>)> {
     let mut modes: Vec<(Mode, Vec<usize>)> = vec![];
-    for index in waiting(graph, scope, done, environment) {
+    for index in scope.waiting(done, environment) {
         let mut counts: Vec<&Arc<Count>> = vec![];
-        let entries = walk::read_names(&graph.node[index]).filter_map(|name| environment.get(name));
-        for growth in entries.filter_map(Entry::growth) {
+        for growth in scope.operands(index, environment).flatten().filter_map(Entry::growth) {
             if !counts.contains(&&growth.count) {
                 counts.push(&growth.count);
             }
@@ -503,16 +520,6 @@ fn growth_of(node: &NodeProto, environment: &Environment, results: &[Value]) -> 
         }
         None => vec![None; results.len()],
     }
-}
-
-/// The nodes that are not done and whose operands are known.
-fn waiting<'a>(
-    graph: &'a GraphProto,
-    scope: &'a Scope,
-    done: &'a [bool],
-    environment: &'a Environment,
-) -> impl Iterator<Item = usize> + 'a {
-    scope.order.iter().copied().filter(|&n| !done[n] && is_ready(&graph.node[n], environment))
 }
 
 /// The error where neither a part nor the host can go on.
