@@ -78,6 +78,8 @@ struct Scope {
     readers: Vec<Vec<usize>>,
     /// For each node that is needed the positions of the names that it and the graphs inside of it read.
     reads: Vec<Vec<usize>>,
+    /// For each name: it is an output.
+    is_output: Vec<bool>,
     initializers: Vec<(String, Arc<Tensor>)>,
 }
 
@@ -99,6 +101,18 @@ impl Scope {
     /// The nodes that are not done and whose operands are known.
     fn waiting<'a>(&'a self, done: &'a [bool], environment: &'a Environment) -> impl Iterator<Item = usize> + 'a {
         self.order.iter().copied().filter(|&n| !done[n] && self.is_ready(n, environment))
+    }
+
+    /// Takes the sequences that a node reads once, and nothing reads later, out of the environment.
+    fn take_last(&self, node: usize, done: &[bool], environment: &mut Environment) -> Vec<(String, Value)> {
+        let reads = &self.reads[node];
+        let is_last = |&&name: &&usize| {
+            !self.is_output[name]
+                && reads.iter().filter(|&&other| other == name).count() == 1
+                && self.readers[name].iter().all(|&reader| reader == node || done[reader])
+        };
+        let taken = reads.iter().filter(is_last).filter_map(|&name| environment.take_sequence(&self.names[name]));
+        taken.collect()
     }
 }
 
@@ -283,7 +297,8 @@ impl Staged {
                 continue;
             }
             let origin = &scope.origins[index];
-            let results = frame.timed(node, origin, || self.step(graph, index, origin, environment, frame))?;
+            let step = || self.step(graph, scope, (index, done), environment, frame);
+            let results = frame.timed(node, origin, step)?;
             let Some(results) = results else { continue };
             let growth = growth_of(node, environment, &results);
             for ((name, value), growth) in node.output.iter().zip(results).zip(growth).filter(|r| !r.0.0.is_empty()) {
@@ -298,9 +313,9 @@ impl Staged {
     fn step(
         &self,
         graph: &GraphProto,
-        index: usize,
-        origin: &Origin,
-        environment: &Environment,
+        scope: &Scope,
+        (index, done): (usize, &[bool]),
+        environment: &mut Environment,
         frame: &Frame,
     ) -> Result<Option<Vec<Value>>> {
         let node = &graph.node[index];
@@ -317,22 +332,30 @@ impl Staged {
                 entry.value().tensor().into_iter().for_each(|tensor| memory.add(tensor));
             }
         }
-        let operands: Vec<Option<Value>> =
+        let mut operands: Vec<Option<Value>> =
             node.input.iter().map(|name| environment.get(name).map(Entry::value)).collect();
-        let inner = Frame { around: Some(origin.clone()), ..*frame };
-        if let Some(results) = self.control(node, &operands, environment, &inner).map_err(place)? {
+        let last = match node.op_type.as_str() {
+            "If" => scope.take_last(index, done, environment),
+            // their operands alone hold what they may change
+            "Identity" | "Loop" | "SequenceErase" | "SequenceInsert" => {
+                scope.take_last(index, done, environment);
+                vec![]
+            }
+            _ => vec![],
+        };
+        let inner = Frame { around: Some(scope.origins[index].clone()), ..*frame };
+        if let Some(results) = self.control(node, (&mut operands, last), environment, &inner).map_err(place)? {
             return Ok(Some(results));
         }
         let made = Made::of(node, &operands, self.model.opset_of(node)).map_err(place)?;
         let tensors = made.tensors.saturating_mul(TENSOR_BYTES).saturating_add(made.bytes);
-        // the places of sequences are copied: those of the result, and of its first operand meanwhile
-        let places = (made.places as u64).saturating_mul(2 * size_of::<Value>() as u64);
+        let places = (made.places as u64).saturating_mul(size_of::<Value>() as u64);
         if tensors > 0 || places > 0 {
             let held = if places > 0 { environment.places_bytes() } else { 0 };
             let bytes = tensors.saturating_add(places).saturating_add(held);
             memory.reserve(bytes, || "the results".into()).map_err(place)?;
         }
-        if let Some(results) = sequence::apply(node, &operands, self.model.opset_of(node)).map_err(place)? {
+        if let Some(results) = sequence::apply(node, &mut operands, self.model.opset_of(node)).map_err(place)? {
             results.iter().filter(|_| made.tensors > 0).for_each(|value| memory.add_value(value));
             return Ok(Some(results));
         }
@@ -393,9 +416,11 @@ impl Staged {
                 reads[index].push(name);
             }
         }
+        let mut is_output = vec![false; names.len()];
+        graph.output.iter().filter_map(|output| position(&output.name)).for_each(|name| is_output[name] = true);
         let initializers = self.model.initializers(graph, self.options.limits.import())?;
         let origins = provenance::origins(graph, frame.around.as_ref());
-        let scope = Arc::new(Scope { origins, order, names, readers, reads, initializers });
+        let scope = Arc::new(Scope { origins, order, names, readers, reads, is_output, initializers });
         scopes.insert(address(graph), scope.clone());
         Ok(scope)
     }

@@ -103,8 +103,8 @@ pub fn values() -> &'static [Vec<u8>] {
         let list: Vec<tilewright::Value> = tensors().into_iter().map(tilewright::Value::from).collect();
         let mut add = |value: &tilewright::Value| all.push(value_file::encode_value("x", value).unwrap());
         list.iter().for_each(&mut add);
-        add(&tilewright::Value::Sequence(list[..3].to_vec()));
-        add(&tilewright::Value::Sequence(vec![tilewright::Value::Sequence(list[..2].to_vec())]));
+        add(&tilewright::Value::from(list[..3].to_vec()));
+        add(&tilewright::Value::from(vec![tilewright::Value::from(list[..2].to_vec())]));
         add(&tilewright::Value::Optional(Some(Box::new(list[1].clone()))));
         add(&tilewright::Value::Optional(None));
         all

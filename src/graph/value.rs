@@ -8,8 +8,8 @@ use std::sync::Arc;
 pub enum Value {
     /// A tensor.
     Tensor(Arc<Tensor>),
-    /// Values of one kind, of any shapes.
-    Sequence(Vec<Value>),
+    /// Values of one kind, of any shapes. Copies share them.
+    Sequence(Arc<Vec<Value>>),
     /// A value, or none.
     Optional(Option<Box<Value>>),
 }
@@ -50,6 +50,17 @@ impl Value {
         }
     }
 
+    /// As [`Value::sequence`], without a copy where nothing else holds the values.
+    ///
+    /// # Errors
+    /// As [`Value::sequence`].
+    pub fn into_sequence(self) -> Result<Vec<Value>> {
+        match self {
+            Value::Sequence(values) => Ok(Arc::unwrap_or_clone(values)),
+            value => value.sequence().map(<[Value]>::to_vec),
+        }
+    }
+
     /// The values of a sequence.
     ///
     /// # Errors
@@ -66,6 +77,12 @@ impl Value {
 impl From<Tensor> for Value {
     fn from(tensor: Tensor) -> Value {
         Value::Tensor(Arc::new(tensor))
+    }
+}
+
+impl From<Vec<Value>> for Value {
+    fn from(values: Vec<Value>) -> Value {
+        Value::Sequence(Arc::new(values))
     }
 }
 

@@ -16,7 +16,7 @@ pub fn value(given: &Bound<'_, PyAny>, kind: &Kind, what: &str) -> PyResult<Valu
             if !given.is_instance_of::<PyList>() && !given.is_instance_of::<pyo3::types::PyTuple>() {
                 return Err(invalid(given.py(), format!("{what} is a sequence: pass a list of its values")));
             }
-            given.try_iter()?.map(|item| value(&item?, of, what)).collect::<PyResult<_>>().map(Value::Sequence)
+            given.try_iter()?.map(|item| value(&item?, of, what)).collect::<PyResult<Vec<Value>>>().map(Value::from)
         }
     }
 }
@@ -27,7 +27,10 @@ pub fn object<'py>(py: Python<'py>, value: Value) -> PyResult<Bound<'py, PyAny>>
         Value::Optional(None) => Ok(py.None().into_bound(py)),
         Value::Optional(Some(value)) => object(py, *value),
         Value::Sequence(values) => {
-            let items = values.into_iter().map(|value| object(py, value)).collect::<PyResult<Vec<_>>>()?;
+            let items = std::sync::Arc::unwrap_or_clone(values)
+                .into_iter()
+                .map(|value| object(py, value))
+                .collect::<PyResult<Vec<_>>>()?;
             Ok(PyList::new(py, items)?.into_any())
         }
         Value::Tensor(tensor) => arrays::array(py, std::sync::Arc::unwrap_or_clone(tensor)),

@@ -17,11 +17,12 @@ const MOST_TRIPS: usize = 8;
 const MAX_DEPTH: usize = 16;
 
 impl Staged {
-    /// The results of a node with graphs inside, which are in `frame`; `None` for other nodes.
+    /// The results of a node with graphs inside, which are in `frame`; `None` for other nodes. A branch may change the values
+    /// of `last`, by their names, that it reads last.
     pub(super) fn control(
         &self,
         node: &NodeProto,
-        operands: &[Option<Value>],
+        (operands, last): (&mut [Option<Value>], Vec<(String, Value)>),
         environment: &Environment,
         frame: &Frame,
     ) -> Result<Option<Vec<Value>>> {
@@ -36,7 +37,7 @@ impl Staged {
                 let condition = operands.first().and_then(Option::as_ref);
                 let condition = condition.ok_or_else(|| Error::Invalid("the condition is missing".into()))?;
                 let branch = if truth(condition)? { "then_branch" } else { "else_branch" };
-                self.call(inside(branch)?, (vec![], vec![]), environment, frame).map(Some)
+                self.call(inside(branch)?, (vec![], vec![]), (environment, last), frame).map(Some)
             }
             "Loop" => self.run_loop(inside("body")?, operands, environment, frame).map(Some),
             "SequenceMap" => self.map(inside("body")?, operands, environment, frame).map(Some),
@@ -63,12 +64,12 @@ impl Staged {
         known.contains(&trips)
     }
 
-    /// Runs a graph inside of another one on these inputs.
+    /// Runs a graph inside of another one on these inputs. `last` has values that it captures and nothing else reads.
     fn call(
         &self,
         graph: &GraphProto,
         (inputs, growth): (Vec<Value>, Vec<Option<Growth>>),
-        environment: &Environment,
+        (environment, last): (&Environment, Vec<(String, Value)>),
         frame: &Frame,
     ) -> Result<Vec<Value>> {
         if graph.input.len() != inputs.len() {
@@ -76,6 +77,7 @@ impl Staged {
             return Err(Error::Invalid(format!("the graph inside has {has} inputs, but {given} are given")));
         }
         let mut inner = Environment { outside: Some(environment), values: HashMap::new() };
+        last.into_iter().for_each(|(name, value)| inner.insert(&name, value));
         let growth = growth.into_iter().chain(std::iter::repeat(None));
         for ((input, value), growth) in graph.input.iter().zip(inputs).zip(growth) {
             inner.insert_growing(&input.name, value, growth);
@@ -84,11 +86,11 @@ impl Staged {
         self.graph(graph, &mut inner, &Frame { depth: frame.depth + 1, around, ..*frame })
     }
 
-    /// Operands: the greatest number of steps, the condition, the carried values.
+    /// Operands: the greatest number of steps, the condition, the carried values, which are taken.
     fn run_loop(
         &self,
         body: &GraphProto,
-        operands: &[Option<Value>],
+        operands: &mut [Option<Value>],
         environment: &Environment,
         frame: &Frame,
     ) -> Result<Vec<Value>> {
@@ -102,7 +104,7 @@ impl Staged {
         };
         let mut going = given(1).map_or(Ok(true), truth)?;
         let missing = || Error::Invalid("a carried value is missing".into());
-        let carried = operands.iter().skip(2).map(|v| v.clone().ok_or_else(missing));
+        let carried = operands.iter_mut().skip(2).map(|v| v.take().ok_or_else(missing));
         let mut carried = carried.collect::<Result<Vec<Value>>>()?;
         let count = carried.len();
         if body.output.len() <= count {
@@ -123,7 +125,7 @@ impl Staged {
             let before = shapes(&carried);
             let growth_of_inputs = [None, None].into_iter().chain(growth).collect();
             let inputs = head.into_iter().chain(carried).collect();
-            let results = self.call(body, (inputs, growth_of_inputs), environment, frame)?;
+            let results = self.call(body, (inputs, growth_of_inputs), (environment, vec![]), frame)?;
             let mut results = results.into_iter();
             going = results.next().map_or(Ok(false), |value| truth(&value))?;
             carried = results.by_ref().take(count).collect();
@@ -171,11 +173,13 @@ impl Staged {
                 value => (*value).clone(),
             };
             let inputs = operands.iter().map(element).collect();
-            for (all, value) in results.iter_mut().zip(self.call(body, (inputs, vec![]), environment, frame)?) {
+            for (all, value) in
+                results.iter_mut().zip(self.call(body, (inputs, vec![]), (environment, vec![]), frame)?)
+            {
                 all.push(value);
             }
         }
-        Ok(results.into_iter().map(Value::Sequence).collect())
+        Ok(results.into_iter().map(Value::from).collect())
     }
 }
 

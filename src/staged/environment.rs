@@ -71,6 +71,18 @@ impl Environment<'_> {
         }
     }
 
+    /// Takes out a sequence, with its name, that is not of a graph around.
+    pub(super) fn take_sequence(&mut self, name: &str) -> Option<(String, Value)> {
+        match self.values.get(name) {
+            Some(Entry::Value(Value::Sequence(_))) => {}
+            _ => return None,
+        }
+        match self.values.remove_entry(name) {
+            Some((name, Entry::Value(value))) => Some((name, value)),
+            _ => None,
+        }
+    }
+
     /// Bytes of the places of all sequences.
     pub(super) fn places_bytes(&self) -> u64 {
         let here = self.values.values().map(|entry| match entry {

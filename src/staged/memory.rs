@@ -127,7 +127,7 @@ pub fn value_bytes(value: &Value) -> u64 {
 /// Bytes of the places of a sequence's values, and of sequences in it.
 pub fn places_bytes(value: &Value) -> u64 {
     let Value::Sequence(values) = value else { return 0 };
-    let own = size_of_val(&values[..]) as u64;
+    let own = (values.capacity() as u64).saturating_mul(size_of::<Value>() as u64);
     match values.first() {
         Some(Value::Sequence(_)) => values.iter().map(places_bytes).fold(own, u64::saturating_add),
         _ => own,

@@ -1,7 +1,8 @@
 //! Operators that make or read sequences and optionals: run by the host, between parts that are compiled.
 //!
 //! In: a node and the values of its operands. Out: its results. Sequences share their elements, nothing is copied but by
-//! splits and concatenations.
+//! splits and concatenations. A sequence that nothing else holds is changed in place, so that a loop which appends to one takes
+//! time for its steps alone.
 
 use super::data_dependent::memory_bound;
 use super::node::Source;
@@ -11,6 +12,7 @@ use crate::graph::ir::ValueId;
 use crate::graph::proto::NodeProto;
 use crate::graph::value::Value;
 use crate::runtime::{Bytes, DType, Error, Result, Tensor, text};
+use std::sync::Arc;
 
 type Operands<'a> = &'a [Option<Value>];
 
@@ -26,33 +28,35 @@ pub fn applies(node: &NodeProto) -> bool {
     operator.contains("Sequence") || operator.starts_with("Optional") || operator == "Identity"
 }
 
-/// The results of an operator on sequences or optionals; `None` for other operators.
+/// The results of an operator on sequences or optionals; `None` for other operators. A sequence that changes is taken out of
+/// the operands.
 ///
 /// # Errors
 /// `Invalid` where an operand is missing, of another kind, or a position lies outside of a sequence.
-pub fn apply(node: &NodeProto, operands: Operands, opset: i64) -> Result<Option<Vec<Value>>> {
+pub fn apply(node: &NodeProto, operands: &mut [Option<Value>], opset: i64) -> Result<Option<Vec<Value>>> {
     let n = Source::new(node, vec![], opset);
     let one = |value: Value| Ok(Some(vec![value]));
     match node.op_type.as_str() {
         "Identity" => one(operand(operands, 0)?.clone()),
-        "SequenceEmpty" => one(Value::Sequence(vec![])),
-        "SequenceConstruct" => one(Value::Sequence(operands.iter().flatten().cloned().collect())),
+        "SequenceEmpty" => one(Value::from(vec![])),
+        "SequenceConstruct" => one(Value::from(operands.iter().flatten().cloned().collect::<Vec<Value>>())),
         "SequenceLength" => one(scalar(operand(operands, 0)?.sequence()?.len() as i64)),
         "SequenceAt" => {
             let values = operand(operands, 0)?.sequence()?;
             one(values[position(operands, 1, values.len(), false)?].clone())
         }
         "SequenceInsert" => {
-            let mut values = operand(operands, 0)?.sequence()?.to_vec();
-            let at = position(operands, 2, values.len(), true)?;
-            values.insert(at, operand(operands, 1)?.clone());
-            one(Value::Sequence(values))
+            let at = position(operands, 2, operand(operands, 0)?.sequence()?.len(), true)?;
+            let value = operand(operands, 1)?.clone();
+            let mut values = take(operands, 0)?.into_sequence()?;
+            values.insert(at, value);
+            one(values.into())
         }
         "SequenceErase" => {
-            let mut values = operand(operands, 0)?.sequence()?.to_vec();
-            let at = position(operands, 1, values.len(), false)?;
+            let at = position(operands, 1, operand(operands, 0)?.sequence()?.len(), false)?;
+            let mut values = take(operands, 0)?.into_sequence()?;
             values.remove(at);
-            one(Value::Sequence(values))
+            one(values.into())
         }
         "SplitToSequence" => one(split(&n, operands)?),
         "ConcatFromSequence" => one(concat(&n, operand(operands, 0)?.sequence()?)?),
@@ -72,6 +76,10 @@ pub fn apply(node: &NodeProto, operands: Operands, opset: i64) -> Result<Option<
 
 fn operand<'a>(operands: Operands<'a>, i: usize) -> Result<&'a Value> {
     operands.get(i).and_then(Option::as_ref).ok_or_else(|| Error::Invalid(format!("operand {i} is missing")))
+}
+
+fn take(operands: &mut [Option<Value>], i: usize) -> Result<Value> {
+    operands.get_mut(i).and_then(Option::take).ok_or_else(|| Error::Invalid(format!("operand {i} is missing")))
 }
 
 fn scalar(value: i64) -> Value {
@@ -107,7 +115,8 @@ pub struct Made {
     pub tensors: u64,
     /// Of their elements, and of what computing them takes.
     pub bytes: u64,
-    /// Places of the sequences among the results.
+    /// Places of values in new memory: of the sequences among the results, and of a sequence that has to be copied or moved
+    /// before it can change.
     pub places: usize,
 }
 
@@ -132,8 +141,11 @@ impl Made {
                 Made { tensors: 1, bytes, places: 0 }
             }
             "SequenceConstruct" => Made { places: operands.len(), ..Made::default() },
-            "SequenceInsert" => Made { places: length(0)? + 1, ..Made::default() },
-            "SequenceErase" => Made { places: length(0)?, ..Made::default() },
+            // of a copy and, where memory grows, of twice as many
+            "SequenceInsert" if alone(operands).is_none_or(|values| values.len() == values.capacity()) => {
+                Made { places: 3 * (length(0)? + 1), ..Made::default() }
+            }
+            "SequenceErase" if alone(operands).is_none() => Made { places: length(0)?, ..Made::default() },
             _ if walk::depends_on_data(node) => {
                 let tensors = operands.iter().flatten().map(|value| Ok(&**value.tensor()?));
                 let bytes = memory_bound(&node.op_type, &tensors.collect::<Result<Vec<_>>>()?);
@@ -141,6 +153,14 @@ impl Made {
             }
             _ => Made::default(),
         })
+    }
+}
+
+/// The first operand, where it is a sequence that nothing else holds.
+fn alone<'a>(operands: Operands<'a>) -> Option<&'a Vec<Value>> {
+    match operands.first() {
+        Some(Some(Value::Sequence(values))) if Arc::strong_count(values) == 1 => Some(values),
+        _ => None,
     }
 }
 
@@ -193,7 +213,7 @@ fn split(n: &Source, operands: Operands) -> Result<Value> {
         }
         Tensor { dtype: x.dtype, shape, data: Bytes::from(data) }.into()
     };
-    Ok(Value::Sequence(sizes.into_iter().map(part).collect()))
+    Ok(sizes.into_iter().map(part).collect::<Vec<Value>>().into())
 }
 
 fn concat(n: &Source, values: &[Value]) -> Result<Value> {
@@ -226,4 +246,35 @@ fn concat(n: &Source, values: &[Value]) -> Result<Value> {
         }
     }
     Ok(Tensor { dtype: first.dtype, shape, data }.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The result of an operator on a sequence, with the tensor that an insertion takes.
+    fn changed(op: &str, sequence: Value, places: usize) -> Value {
+        let node = NodeProto { op_type: op.into(), ..NodeProto::default() };
+        let element = Value::from(Tensor::new(&[], &[7f32]));
+        let mut operands = [Some(sequence), Some(element).filter(|_| op == "SequenceInsert")];
+        assert_eq!(Made::of(&node, &operands, 17).unwrap().places, places, "{op}");
+        apply(&node, &mut operands, 17).unwrap().unwrap().remove(0)
+    }
+
+    #[test]
+    fn a_sequence_that_nothing_else_holds_changes_in_place() {
+        let mut values = Vec::with_capacity(4);
+        values.push(Value::from(Tensor::new(&[], &[1f32])));
+        let place = values.as_ptr();
+        let mut sequence = Value::from(values);
+        for (op, len) in [("SequenceInsert", 2), ("SequenceErase", 1)] {
+            sequence = changed(op, sequence, 0);
+            let values = sequence.sequence().unwrap();
+            assert_eq!((values.as_ptr(), values.len()), (place, len), "{op}");
+        }
+        for (op, places, len) in [("SequenceInsert", 6, 2), ("SequenceErase", 1, 0)] {
+            assert_eq!(changed(op, sequence.clone(), places).sequence().unwrap().len(), len, "{op}");
+            assert_eq!(sequence.sequence().unwrap().len(), 1, "{op}");
+        }
+    }
 }

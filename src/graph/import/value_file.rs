@@ -90,7 +90,7 @@ fn sequence(proto: SequenceProto, folder: &Folder) -> Result<Value> {
     let tensors = proto.tensor_values.into_iter().map(|t| tensor::read(t, folder).map(Value::from));
     let sequences = proto.sequence_values.into_iter().map(|s| sequence(s, folder));
     let optionals = proto.optional_values.into_iter().map(|o| optional(o, folder));
-    tensors.chain(sequences).chain(optionals).collect::<Result<_>>().map(Value::Sequence)
+    tensors.chain(sequences).chain(optionals).collect::<Result<Vec<Value>>>().map(Value::from)
 }
 
 fn optional(proto: OptionalProto, folder: &Folder) -> Result<Value> {
@@ -145,14 +145,11 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tilewright-values-{}.pb", std::process::id()));
         let [a, b] = [Tensor::new(&[2], &[1f32, 2.0]), Tensor::new(&[], &[7f32])].map(Value::from);
         let tensors = Kind::Sequence(Box::new(Kind::Tensor));
-        let sequence = Value::Sequence(vec![a.clone(), b]);
+        let sequence = Value::from(vec![a.clone(), b]);
         let some = |value: Value| Value::Optional(Some(Box::new(value)));
         for (value, kind) in [
             (sequence.clone(), tensors.clone()),
-            (
-                Value::Sequence(vec![sequence.clone(), Value::Sequence(vec![])]),
-                Kind::Sequence(Box::new(tensors.clone())),
-            ),
+            (Value::from(vec![sequence.clone(), Value::from(vec![])]), Kind::Sequence(Box::new(tensors.clone()))),
             (some(a), Kind::Optional(Box::new(Kind::Tensor))),
             (some(sequence), Kind::Optional(Box::new(tensors.clone()))),
             (Value::Optional(None), Kind::Optional(Box::new(tensors))),
