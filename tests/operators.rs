@@ -142,6 +142,8 @@ fn lengths_and_positions_outside_end_a_run() {
         ("ms_embed", "s", 1),
         ("ms_rotary_0", "p", 8),
         ("rotary_whole", "p", 8),
+        ("ms_grouped_step", "n", 4),
+        ("ms_grouped_prompt", "n", 4),
     ] {
         let path = fixtures("operators", "onnx").into_iter().find(|p| p.file_stem().is_some_and(|stem| stem == name));
         let case = load(&path.unwrap_or_else(|| panic!("{name} is missing"))).unwrap();

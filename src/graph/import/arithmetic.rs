@@ -137,6 +137,22 @@ impl Importer<'_> {
         Ok(self.constant(Tensor::new(&shape, &(0..count).collect::<Vec<i64>>())))
     }
 
+    /// Integers as `i64`, each of which has to lie in `0..=most`. Those that are known at run time alone are looked up in a
+    /// table of these numbers, since the subscripts of a lookup are checked before its kernel runs.
+    ///
+    /// # Errors
+    /// `Invalid` where a known one lies outside; `Limit` where the table exceeds the budget.
+    pub(super) fn up_to(&mut self, value: ValueId, most: i64, what: &str) -> Result<ValueId> {
+        if self.graph.constant(value).is_none() {
+            let table = self.counting(most + 1, 0, 1)?;
+            return self.emit(Op::Lookup, &[table, value]);
+        }
+        if let Some(wrong) = self.integers(value, what)?.iter().find(|v| !(0..=most).contains(*v)) {
+            return Err(Error::Invalid(format!("its {what} have {wrong}, which is outside of 0..={most}")));
+        }
+        self.cast_to(value, DType::I64)
+    }
+
     /// A constant of zeros.
     ///
     /// # Errors

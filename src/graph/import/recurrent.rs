@@ -194,7 +194,7 @@ fn read(g: &mut Importer, n: &Source, cell: Cell, quantised: Option<[Quantised; 
             *state = transpose(g, *state, &[1, 0, 2])?;
         }
     }
-    let lengths = lengths.map(|lengths| checked_lengths(g, lengths, steps)).transpose()?;
+    let lengths = lengths.map(|lengths| g.up_to(lengths, steps, "sequence lengths")).transpose()?;
     let x = match lengths.filter(|_| quantised.is_some()) {
         Some(lengths) => without_rest(g, x, lengths)?,
         None => x,
@@ -247,23 +247,10 @@ fn check_quantised(g: &Importer, weights: ValueId, by: Quantised, count: i64, ro
     Ok(())
 }
 
-/// The lengths of the sequences as `i64`. Those that are known at run time alone are looked up in a table of the numbers 0 to
-/// `steps`, since the subscripts of a lookup are checked before its kernel runs.
-fn checked_lengths(g: &mut Importer, lengths: ValueId, steps: i64) -> Result<ValueId> {
-    if g.graph.constant(lengths).is_none() {
-        let table = g.counting(steps + 1, 0, 1)?;
-        return g.emit(Op::Lookup, &[table, lengths]);
-    }
-    let values = g.integers(lengths, "sequence lengths")?;
-    if let Some(wrong) = values.iter().find(|l| !(0..=steps).contains(*l)) {
-        return Err(Error::Invalid(format!("a sequence of length {wrong} in {steps} steps")));
-    }
-    g.cast_to(lengths, DType::I64)
-}
-
 /// True where a sequence has data: bool of steps × batch × 1. `None` where all have.
 fn mask(g: &mut Importer, lengths: ValueId, steps: i64, batch: i64) -> Result<Option<ValueId>> {
-    if g.graph.constant(lengths).is_some() && g.integers(lengths, "sequence lengths")?.iter().all(|&l| l == steps) {
+    let known = g.graph.constant(lengths).is_some() && steps > 0;
+    if known && g.integers(lengths, "sequence lengths")?.iter().all(|&l| l == steps) {
         return Ok(None);
     }
     let lengths = g.reshape_to(lengths, vec![1, batch, 1])?;
@@ -318,6 +305,9 @@ impl Layer {
     /// The last states, zeros where a sequence has no step.
     fn of_sequences(&self, g: &mut Importer, state: ValueId) -> Result<ValueId> {
         let Some(mask) = self.mask else { return Ok(state) };
+        if self.steps == 0 {
+            return g.zeros(g.ty(state).dtype, &[self.batch, self.hidden]);
+        }
         let any = g.slice(mask, 0, 0, 1)?;
         let any = g.reshape_to(any, vec![self.batch, 1])?;
         if g.graph.constant(any).is_some_and(|any| any.data.iter().all(|&b| b != 0)) {

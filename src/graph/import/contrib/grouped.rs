@@ -8,7 +8,7 @@ use crate::graph::import::importer::Importer;
 use crate::graph::import::node::Source;
 use crate::graph::ir::ValueId;
 use crate::graph::op::Op;
-use crate::runtime::{DType, Error, Result};
+use crate::runtime::{Error, Result};
 
 pub(in crate::graph::import) fn group_query(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (query, key, value, past) = (n.input(0)?, n.optional(1), n.optional(2), [n.optional(3), n.optional(4)]);
@@ -18,7 +18,11 @@ pub(in crate::graph::import) fn group_query(g: &mut Importer, n: &Source) -> Res
     let [mut q, mut k, v] = heads_of(g, n, query, key, value)?;
     let (batch, rows, size) = (g.shape(q)[0], g.shape(q)[2], g.shape(q)[3]);
     // the place of each row's first new key: as many keys as are before it
-    let lengths = g.cast_to(lengths, DType::I64)?;
+    if total < 1 {
+        return Err(Error::Invalid(format!("its total_sequence_length is {total}")));
+    }
+    let capacity = past[0].map_or(0, |past| g.shape(past).get(2).copied().unwrap_or(0));
+    let lengths = g.up_to(lengths, capacity.max(total) - 1, "seqlens_k")?;
     let lengths = g.reshape_to(lengths, vec![batch, 1])?;
     let before = g.plus(lengths, (1 - rows) as f64)?;
     let nothing = g.scalar_like(before, 0.0)?;
