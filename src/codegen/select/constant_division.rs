@@ -41,7 +41,14 @@ fn magnitude((low, high): Interval) -> u64 {
 /// Returns true if lanes as wide as those of the type do for a quotient or a remainder by a constant.
 pub fn is_divided_in_lanes(dtype: DType, dividend: Option<Interval>, divisor: i64) -> bool {
     let short = |d| magnitude(d) < 1 << 32 && short_reciprocal(divisor.unsigned_abs(), magnitude(d)).is_some();
-    dtype != DType::U64 && (divisor.unsigned_abs().is_power_of_two() || dividend.is_some_and(short))
+    dtype != DType::U64
+        && !wraps(dtype, divisor)
+        && (divisor.unsigned_abs().is_power_of_two() || dividend.is_some_and(short))
+}
+
+/// Returns true where a quotient may be beyond 64 bits: it takes the way of divisors that are not known.
+fn wraps(dtype: DType, divisor: i64) -> bool {
+    dtype == DType::I64 && divisor == -1
 }
 
 impl Selector<'_> {
@@ -51,8 +58,7 @@ impl Selector<'_> {
         let a = self.value(a)?;
         let lane_bits = 8 * a.lane.bytes() as u32;
         let beyond = lane_bits == 32 && (divisor > i32::MAX.into() || divisor < i32::MIN.into());
-        let wraps = a.dtype == DType::I64 && divisor == -1;
-        if a.dtype == DType::U64 || beyond || wraps {
+        if a.dtype == DType::U64 || beyond || wraps(a.dtype, divisor) {
             return Ok(None);
         }
         let Some(range) = range else { return Ok(None) };
