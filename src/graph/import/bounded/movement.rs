@@ -177,7 +177,12 @@ pub(super) fn concat(g: &mut Importer, n: &Source, convert: Converter) -> Result
     if parts.iter().any(|&v| g.rank(v) <= axis) {
         return Err(Error::Invalid("operands of different ranks".into()));
     }
-    let Some(place) = parts.iter().position(|&v| g.bounded_axis(v, axis).is_some()) else { return convert(g, n) };
+    let Some(place) = parts.iter().position(|&v| g.bounded_axis(v, axis).is_some()) else {
+        // also of parts without elements, which converting leaves out
+        let axes = |v: ValueId| g.axes(v).into_iter().map(|a| (a.axis, a.count)).collect::<Vec<_>>();
+        let first = axes(first);
+        return if parts.iter().all(|&v| axes(v) == first) { convert(g, n) } else { Err(refused("a concatenation")) };
+    };
     n.present();
     let (before, rest) = parts.split_at(place);
     let (x, behind) = (rest[0], &rest[1..]);
