@@ -299,10 +299,12 @@ fn neighbours_under_a_guard_of_each_lane_are_loaded_under_a_mask() {
 #[test]
 fn totals_of_whole_registers_take_what_is_not_a_number_by_a_mask() {
     let text = "kernel largest {
-          X: f32[256] argument 0; Y: f32[1] argument 1 written; m: f32[1] local;
-          m[0] = f32(#ff800000);
-          vector j in 0..256 { m[0] max = X[j]; }
-          Y[0] = m[0]; }";
+          X: f32[3][256] argument 0; Y: f32[3] argument 1 written; m: f32[1] local;
+          parallel i in 0..3 {
+            m[0] = f32(#ff800000);
+            vector j in 0..256 { m[0] max = X[i][j]; }
+            Y[i] = m[0];
+          } }";
     check_text(text);
     let chosen = |target: &Target| {
         let f = lower(&parse::nest(text).unwrap(), target).unwrap();

@@ -25,6 +25,27 @@ pub(super) struct Group {
 }
 
 impl Phase<'_> {
+    /// Facts about a statement beside the dominant one, in lanes as wide as `statements` need.
+    pub(super) fn problem<'p>(
+        &'p self,
+        id: StatementId,
+        statements: &[StatementId],
+        references: &'p [Reference],
+        axes: &'p [Axis],
+    ) -> Problem<'p> {
+        Problem {
+            statement: self.scop.statement(id),
+            operations: operations(self.scop, id),
+            references,
+            axes,
+            target: self.target,
+            element: self.widest(statements),
+            elsewhere: &|_| 0.0,
+            grouped: &[],
+            unrolled: false,
+        }
+    }
+
     /// Packed copies of what the main statement of a group reads: the dominant statement's by its block, for the other
     /// updates their constants.
     pub(super) fn packings(&self, g: &Group, rows: &[Row], shared: &Shared, axes: &[Axis]) -> Vec<Packing> {
@@ -36,18 +57,7 @@ impl Phase<'_> {
         let packed = if g.statement == shared.dominant {
             shared.block.packed.clone()
         } else if s.reduce.is_some() {
-            let problem = Problem {
-                statement: s,
-                operations: operations(self.scop, g.statement),
-                references: &refs,
-                axes: &own,
-                target: self.target,
-                element: self.widest(&[g.statement]),
-                elsewhere: &|_| 0.0,
-                grouped: &[],
-                unrolled: false,
-            };
-            problem.packable(vector).0
+            self.problem(g.statement, &[g.statement], &refs, &own).packable(vector).0
         } else {
             vec![]
         };

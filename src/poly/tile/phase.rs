@@ -326,18 +326,7 @@ impl Phase<'_> {
         } else if shares_vector {
             Block::default()
         } else {
-            let problem = Problem {
-                statement: s,
-                operations: operations(self.scop, main),
-                references: &refs,
-                axes: &axes,
-                target: self.target,
-                element: self.widest(statements),
-                elsewhere: &|_| 0.0,
-                grouped: &[],
-                unrolled: false,
-            };
-            Block { packed: vec![], ..problem.best() }
+            Block { packed: vec![], ..self.problem(main, statements, &refs, &axes).best() }
         };
         let mut tiles = vec![];
         let mut sums = vec![];
