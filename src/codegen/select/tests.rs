@@ -382,6 +382,18 @@ fn casts_masks_and_integers() {
 }
 
 #[test]
+fn quotients_of_iterators_by_minus_one_have_the_lanes_of_unknown_divisors() {
+    check_text(
+        "kernel negate {
+          Q: i32[40] argument 0 written; R: i32[40] argument 1 written;
+          vector i in 0..40 {
+            Q[i] = cast i32((index(3*i - 7) / i64(-1)));
+            R[i] = cast i32(mod(index(3*i - 7), i64(-1)));
+          } }",
+    );
+}
+
+#[test]
 fn gathers_scatters_and_strides() {
     check_text(
         "kernel gather {
