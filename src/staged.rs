@@ -338,7 +338,10 @@ impl Staged {
             "If" => scope.take_last(index, done, environment),
             // their operands alone hold what they may change
             "Identity" | "Loop" | "SequenceErase" | "SequenceInsert" => {
-                scope.take_last(index, done, environment);
+                let captured = |taken: &(String, Value)| !node.input.contains(&taken.0);
+                let taken = scope.take_last(index, done, environment);
+                // a graph inside reads it in each step
+                taken.into_iter().filter(captured).for_each(|(name, value)| environment.insert(&name, value));
                 vec![]
             }
             _ => vec![],

@@ -299,3 +299,38 @@ fn parts_of_a_loop_of_the_host_run_several_times() {
     assert!(body.runs == 3 && body.report.kernels.iter().all(|kernel| kernel.runs == 3), "{report}");
     assert!(body.report.kernels.iter().flat_map(|k| &k.nodes).all(|n| n.starts_with("last/")), "{report}");
 }
+
+/// A sequence that only the body of a loop reads stays until the last step.
+#[test]
+fn a_loop_reads_a_sequence_around_it_in_each_step() {
+    let untyped = |name: &str| {
+        let mut value = tensor(name, FLOAT, None);
+        value.r#type = None;
+        value
+    };
+    let body = graph(
+        vec![tensor("i", INT64, Some(&[])), tensor("go", BOOL, Some(&[])), untyped("v")],
+        vec![],
+        vec![
+            node("SequenceAt", &["parts", "i"], &["part"]),
+            node("SequenceInsert", &["v", "part"], &["longer"]),
+            node("Identity", &["go"], &["again"]),
+        ],
+        vec![tensor("again", BOOL, None), untyped("longer")],
+    );
+    let compiled = compile(&model(graph(
+        vec![tensor("x", FLOAT, Some(&["n"])), tensor("size", INT64, Some(&[]))],
+        vec![],
+        vec![
+            node("SplitToSequence", &["x", "size"], &["parts"]),
+            node("SequenceLength", &["parts"], &["count"]),
+            node("SequenceEmpty", &[], &["none"]),
+            with_graph(node("Loop", &["count", "", "none"], &["all"]), "body", body),
+            with_int(node("ConcatFromSequence", &["all"], &["y"]), "axis", 0),
+        ],
+        vec![tensor("y", FLOAT, None)],
+    )));
+    let x = Tensor::new(&[5], &[1f32, 2.0, 3.0, 4.0, 5.0]);
+    let y = &compiled.run(&[("x", &x), ("size", &Tensor::new(&[], &[2i64]))]).unwrap()[0];
+    assert_eq!(y, &x);
+}
