@@ -103,11 +103,18 @@ impl Scope {
         self.order.iter().copied().filter(|&n| !done[n] && self.is_ready(n, environment))
     }
 
-    /// Takes the sequences that a node reads once, and nothing reads later, out of the environment.
-    fn take_last(&self, node: usize, done: &[bool], environment: &mut Environment) -> Vec<(String, Value)> {
+    /// Takes the sequences that a node reads once, and nothing reads later, out of the environment, of those that are `of` it.
+    fn take_last(
+        &self,
+        node: usize,
+        done: &[bool],
+        environment: &mut Environment,
+        of: impl Fn(&String) -> bool,
+    ) -> Vec<(String, Value)> {
         let reads = &self.reads[node];
         let is_last = |&&name: &&usize| {
-            !self.is_output[name]
+            of(&self.names[name])
+                && !self.is_output[name]
                 && reads.iter().filter(|&&other| other == name).count() == 1
                 && self.readers[name].iter().all(|&reader| reader == node || done[reader])
         };
@@ -335,13 +342,10 @@ impl Staged {
         let mut operands: Vec<Option<Value>> =
             node.input.iter().map(|name| environment.get(name).map(Entry::value)).collect();
         let last = match node.op_type.as_str() {
-            "If" => scope.take_last(index, done, environment),
-            // their operands alone hold what they may change
+            "If" => scope.take_last(index, done, environment, |_| true),
+            // their operands alone hold what they may change; what the body of a loop captures it reads in each step
             "Identity" | "Loop" | "SequenceErase" | "SequenceInsert" => {
-                let captured = |taken: &(String, Value)| !node.input.contains(&taken.0);
-                let taken = scope.take_last(index, done, environment);
-                // a graph inside reads it in each step
-                taken.into_iter().filter(captured).for_each(|(name, value)| environment.insert(&name, value));
+                scope.take_last(index, done, environment, |name| node.input.contains(name));
                 vec![]
             }
             _ => vec![],
