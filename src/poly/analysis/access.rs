@@ -76,6 +76,8 @@ impl Reference {
     pub fn footprint(&self, extent: &impl Fn(Var) -> i64, line: i64) -> f64 {
         let mut run = self.bytes;
         let mut rows = 1.0;
+        // a dimension with a computed subscript, which is not in the list, may lie between
+        let gathered = self.strides.iter().any(Option::is_none);
         let mut ended = false;
         for (a, size) in self.subscripts.iter().rev() {
             let (lo, hi) = a.bounds(|v| (0, extent(v) - 1));
@@ -92,7 +94,7 @@ impl Reference {
                 }
                 (false, _) => run *= span,
             }
-            ended |= span < *size || sparse > 1;
+            ended |= span < *size || sparse > 1 || gathered;
         }
         let bytes = if self.subscripts.is_empty() { self.bytes } else { ceil_div(run, line) * line };
         rows * bytes as f64
@@ -239,7 +241,7 @@ mod tests {
         let update = scop.ids().last().unwrap();
         let read = references(&scop, update).into_iter().find(|r| r.access.is_some()).unwrap();
         let [row, column] = [0, 1].map(|d: usize| read.subscripts[d].0.terms[0].0);
-        let footprint = |rows: i64, columns: i64| {
+        let footprint = |read: &Reference, rows: i64, columns: i64| {
             let extent = |v: Var| {
                 if v == row {
                     rows
@@ -251,9 +253,12 @@ mod tests {
             };
             read.footprint(&extent, 64)
         };
-        assert_eq!(footprint(100, 8), 3200.0);
-        assert_eq!(footprint(3, 8), 128.0);
-        assert_eq!(footprint(1, 8), 64.0);
-        assert_eq!(footprint(100, 4), 6400.0);
+        assert_eq!(footprint(&read, 100, 8), 3200.0);
+        assert_eq!(footprint(&read, 3, 8), 128.0);
+        assert_eq!(footprint(&read, 1, 8), 64.0);
+        assert_eq!(footprint(&read, 100, 4), 6400.0);
+        // rows of which each may lie anywhere
+        let gathered = Reference { strides: vec![None; read.strides.len()], ..read };
+        assert_eq!(footprint(&gathered, 100, 8), 6400.0);
     }
 }
