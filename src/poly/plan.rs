@@ -2,8 +2,9 @@
 //!
 //! In: a Scop, its dependences and the ILP's schedule. Out: a tiled schedule. Candidates are the ILP's order and the
 //! original one, each in the [`STYLES`]: with and without tiles, with tiles in waves, with vectors along any loop, along
-//! contiguous ones, along the outermost one that carries nothing and without vectors, with the loop over vectors inside or
-//! outside of loops that carry something, and with register blocks for short sums that are unrolled; and the ILP's with sums in nests of their own ([`apart`]). [`cost`] prices the loops that
+//! contiguous ones, along the outermost one that carries nothing and without vectors, and with the loop over vectors inside or
+//! outside of loops that carry something; where there are short sums both with register blocks for unrolled ones
+//! ([`Style::unrolled`]); and the ILP's with sums in nests of their own ([`apart`]). [`cost`] prices the loops that
 //! lowering makes of each; the first candidate, the ILP's order in the default style, counts unless another one takes less than
 //! [`GAIN`] of its time ([`Candidate::rank`]), or [`GAIN_IN_STYLE`] in the same style. Nothing is measured, so the same program has
 //! the same plan everywhere. `tile` alone plans kernels of networks, whose order is free, and programs of nothing but register

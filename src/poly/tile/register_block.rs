@@ -350,8 +350,7 @@ impl Problem<'_> {
     /// product with 0: all its subscripts are unrolled. `None` for a read from memory.
     fn remaining(&self, r: &Reference, points: &[(Var, i64)]) -> Option<f64> {
         let share = r.nonzero?;
-        let lanes = self.lanes();
-        let mut operations = points[1..].iter().fold(ceil_div(points[0].1, lanes), |n, p| n * p.1);
+        let mut operations = self.vectors(points);
         let depends = self.axes.iter().filter(|a| r.depends(a.iterator));
         let unrolled = depends.clone().filter(|a| !a.reduced).all(|a| points[1..].contains(&(a.iterator, a.extent)));
         operations *= depends.filter(|a| a.reduced).map(|a| a.extent).product::<i64>();
@@ -372,12 +371,16 @@ impl Problem<'_> {
 
     /// Returns true if lowering unrolls the sums of a block with these points.
     fn is_unrolled(&self, points: &[(Var, i64)]) -> bool {
-        let rows = points[1..].iter().fold(ceil_div(points[0].1, self.lanes()), |n, p| n * p.1);
-        let mut summed = self.axes.iter().filter(|a| a.reduced).peekable();
-        let steps = || self.axes.iter().filter(|a| a.reduced).map(|a| a.extent).product::<i64>();
-        summed.peek().is_some()
-            && summed.all(|a| !a.conditioned)
-            && rows.saturating_mul(steps()) <= self.target.machine.unrolled_operations
+        let summed: Vec<&Axis> = self.axes.iter().filter(|a| a.reduced).collect();
+        let instances = summed.iter().fold(self.vectors(points), |n, a| n.saturating_mul(a.extent));
+        !summed.is_empty()
+            && summed.iter().all(|a| !a.conditioned)
+            && instances <= self.target.machine.unrolled_operations
+    }
+
+    /// Vectors of a block with these points.
+    fn vectors(&self, points: &[(Var, i64)]) -> i64 {
+        points[1..].iter().fold(ceil_div(points[0].1, self.lanes()), |n, p| n * p.1)
     }
 
     /// Time of one reduction step of a block with these points, in cycles.

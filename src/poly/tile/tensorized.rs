@@ -47,7 +47,8 @@ impl Problem<'_> {
             }
         };
         let references: Vec<Reference> = self.references.iter().map(wide).collect();
-        let problem = Problem { operations: 1.0, references: &references, axes: &axes, grouped: &[], ..*self };
+        let problem =
+            Problem { operations: 1.0, references: &references, axes: &axes, grouped: &[], unrolled: false, ..*self };
         let as_it_lies = terms == 1 && self.references[vector].along(v.iterator) == Along::Unit;
         let packed: &[usize] = if as_it_lies { &[] } else { &[vector] };
         let block = problem.along_parallel(v, packed, None)?;
