@@ -20,7 +20,7 @@ pub fn fold(function: &mut Function) {
         let defined_once = |r: Gpr| uses.written(r.index()).len() == 1;
         let once = defined_once(*product) && uses.read(product.index()).len() == 1 && defined_once(pointer);
         let Some(end) = own.last().and_then(|&last| end_of_uses(&function.insts, at, last)) else { continue };
-        let changes = |r: Gpr| uses.written(r.index()).iter().any(|&w| w > at && w <= end);
+        let changes = |r: Gpr| !uses.stays(r.index(), at, end + 1);
         if once
             && !changes(address.base)
             && !changes(index)
