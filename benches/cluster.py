@@ -27,8 +27,8 @@ from network import network, rows  # noqa: E402
 from tilewright import _model, _portable  # noqa: E402
 
 WIDTH, LAYERS, BATCH, BLOCK, BLOCKS, ROUNDS = 1024, 16, 96, 768, 24, 4
-#: Blocks of a partition of Ray.
-PARTITION = 4
+#: Blocks of a partition of Ray; the variable of this name says another number.
+PARTITION = int(os.environ.get("PARTITION", "4"))
 PATHS = os.pathsep.join([*map(str, FOLDERS), os.environ.get("PYTHONPATH", "")])
 #: Process, its clock and its processor's nanoseconds at the begin and at the end of a call, those of the runs in it, and the
 #: processor's of the thread that called.
