@@ -199,7 +199,7 @@ fn arithmetic(op: &Op, operands: &[Operand], result: &TensorType, target: &Targe
         }
         Op::Transpose { perm } => {
             let rows = perm.last() == Some(&(perm.len() - 1));
-            if rows { 0.0 } else { machine.scatter_ns * result.elements() as f64 }
+            if rows { 0.0 } else { machine.transpose_ns * result.elements() as f64 }
         }
         Op::Block { .. } | Op::Unblock { .. } => machine.scatter_ns * result.elements() as f64,
         Op::Reduce { .. } => vector_ns(input, 1.0),

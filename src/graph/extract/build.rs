@@ -98,8 +98,9 @@ impl<'a> Problem<'a> {
                         let Some(made) = producer.op else { continue };
                         for join in joins(made, self.ty(d), op, position, self.ty(c)) {
                             let edge = Edge { join, producer: (d, j), reader: (c, k), saved: 0.0 };
-                            let again = if join.repeats { self.repeated_work(&edge, target) } else { 0.0 };
-                            let saved = target.machine.launch_ns + cost::traffic(self.ty(d).bytes(), target) - again;
+                            let again = if join.repeats { self.repeated_work(&edge) } else { 0.0 };
+                            let start = producer.start.max(self.classes[c][k].start);
+                            let saved = start + cost::traffic(self.ty(d).bytes(), target) - again;
                             let same = |e: &Edge| (e.producer, e.join.way) == (edge.producer, join.way);
                             if saved > 0.0 && !edges[first..].iter().any(same) {
                                 edges.push(Edge { saved, ..edge });
@@ -115,10 +116,10 @@ impl<'a> Problem<'a> {
     }
 
     /// Cost of recomputing a producer for each element of its reader, beyond the first time, in ns.
-    fn repeated_work(&self, edge: &Edge, target: &Target) -> f64 {
+    fn repeated_work(&self, edge: &Edge) -> f64 {
         let (few, many) = (self.ty(edge.producer.0).elements(), self.ty(edge.reader.0).elements());
-        let once = self.candidate(edge.producer).cost - target.machine.launch_ns;
-        once.max(0.0) * (many as f64 / few.max(1) as f64 - 1.0)
+        let producer = self.candidate(edge.producer);
+        (producer.cost - producer.start).max(0.0) * (many as f64 / few.max(1) as f64 - 1.0)
     }
 
     /// Marks the views that every reader can read through, if these are chosen.
@@ -193,6 +194,7 @@ fn candidate<'a>(
     };
     let result = network.facts(class).types.first();
     let operands: Vec<Operand> = term.children.iter().map(|&c| network.operand(c)).collect();
+    let mut start = target.machine.launch_ns;
     let (cost, write) = match (op, result) {
         // Between equal costs the smaller graph: an alias is not quite free.
         (Some(Op::Reshape { .. }), _) => (1.0, 0.0),
@@ -200,7 +202,10 @@ fn candidate<'a>(
             let write = cost::traffic(result.bytes(), target);
             let cost = match prices.price(op, &operands, result) {
                 // A prediction includes the writing of the result.
-                Some(predicted) => target.machine.launch_ns + (predicted - write).max(0.0),
+                Some(predicted) => {
+                    start = target.machine.start_ns(predicted);
+                    start + (predicted - write).max(0.0)
+                }
                 None => cost::node(op, &operands, result, target),
             };
             (cost + 1.0, write)
@@ -209,7 +214,7 @@ fn candidate<'a>(
     };
     let converts =
         matches!(op, Some(Op::Transpose { .. } | Op::Reshape { .. } | Op::Block { .. } | Op::Unblock { .. }));
-    Candidate { position, op, cost, write, converts, children, through: None }
+    Candidate { position, op, cost, start, write, converts, children, through: None }
 }
 
 /// Each class's least among those that are joined by candidates with `link`.

@@ -14,6 +14,8 @@ pub struct Candidate<'a> {
     pub op: Option<&'a Op>,
     /// Cost as a separate kernel, without writing the result, in ns.
     pub cost: f64,
+    /// The part of the cost that is the start of its kernel.
+    pub start: f64,
     /// Cost of writing the result, in ns.
     pub write: f64,
     /// Another form of a value that there is already: a transposition, a reshape.

@@ -242,7 +242,7 @@ impl<'a> Contest<'a> {
         let operands: Vec<Operand> = term.children.iter().map(|&c| network.operand(c)).collect();
         let result = network.ty(class);
         match self.prices.price(op, &operands, result) {
-            Some(predicted) => target.machine.launch_ns + predicted,
+            Some(predicted) => target.machine.start_ns(predicted) + predicted,
             None => cost::node(op, &operands, result, target) + cost::traffic(result.bytes(), target),
         }
     }
