@@ -19,20 +19,36 @@ use crate::poly::tile::cache::Constants;
 use crate::runtime::threads;
 use rustc_hash::FxHashMap;
 
-/// Part of a cache that the constants of a network may fill and stay in it; transformed ones are larger. Unmeasured.
-const CONSTANTS_SHARE: f64 = 0.5;
+/// Bytes that an algorithm's constants take for each byte of those of the model, of other operators than the one that is
+/// predicted: transformed ones are larger. Unmeasured.
+const OTHERS_GROW: f64 = 2.0;
 
 type Key = (Op, Vec<(TensorType, bool, Option<Literals>)>);
 
-/// Where the constants of a graph are when a kernel starts: few enough stay in a cache from one run to the next.
-pub fn constants(graph: &Graph, target: &Target) -> Constants {
-    let bytes = (0..graph.values.len() as u32).filter_map(|v| graph.constant(ValueId(v))).map(|t| t.data.len());
-    let bytes = bytes.sum::<usize>() as f64;
-    let stay = |level: usize| bytes <= target.machine.usable_bytes(level) * CONSTANTS_SHARE;
-    match [stay(1), stay(2)] {
-        [true, _] => Constants::SecondCache,
-        [_, true] => Constants::LastCache,
-        _ => Constants::Memory,
+/// The constants of a network, which share the caches from one run to the next.
+#[derive(Clone, Copy)]
+pub struct Resident<'a> {
+    /// Bytes of all of them.
+    bytes: usize,
+    target: &'a Target,
+}
+
+impl<'a> Resident<'a> {
+    pub fn of(graph: &Graph, target: &'a Target) -> Resident<'a> {
+        let constants = (0..graph.values.len() as u32).filter_map(|v| graph.constant(ValueId(v)));
+        Resident { bytes: constants.map(|t| t.data.len()).sum(), target }
+    }
+
+    /// Where the constants of an operator, of `own` bytes, are when its kernel starts: in the first cache that has room for
+    /// them and for all others.
+    pub fn place(&self, own: usize) -> Constants {
+        let bytes = own as f64 + OTHERS_GROW * self.bytes.saturating_sub(own) as f64;
+        let stay = |level: usize| bytes <= self.target.machine.usable_bytes(level);
+        match [stay(1), stay(2)] {
+            [true, _] => Constants::SecondCache,
+            [_, true] => Constants::LastCache,
+            _ => Constants::Memory,
+        }
     }
 }
 
@@ -46,18 +62,19 @@ pub struct Prices<'a> {
 pub type Application<'a> = (&'a Op, Vec<Operand<'a>>, &'a TensorType);
 
 impl<'a> Prices<'a> {
-    /// The prices of those of `applications` that compete, predicted by up to `threads` threads.
+    /// The prices of those of `applications` that compete, predicted by up to `threads` threads; `place` says where so many bytes
+    /// of constants are.
     pub fn new<'b>(
         target: &'a Target,
         applications: impl Iterator<Item = Application<'b>>,
-        constants: Constants,
+        place: impl Fn(usize) -> Constants + Sync,
         threads: usize,
     ) -> Prices<'a> {
         let competing = applications.filter(|(op, operands, result)| competes(op, operands, result, target));
         let mut keys: Vec<Key> = competing.map(|(op, operands, _)| key(op, &operands)).collect();
         keys.sort();
         keys.dedup();
-        let prices = threads::map(&keys, threads, |key| predict(key, target, constants));
+        let prices = threads::map(&keys, threads, |key| predict(key, target, &place));
         Prices { target, known: keys.into_iter().zip(prices).collect() }
     }
 
@@ -83,13 +100,14 @@ fn key(op: &Op, operands: &[Operand]) -> Key {
     (op.clone(), operands.iter().map(|o| (o.ty.clone(), o.constant, o.value.and_then(literals))).collect())
 }
 
-fn predict((op, operands): &Key, target: &Target, constants: Constants) -> Option<f64> {
+fn predict((op, operands): &Key, target: &Target, place: impl Fn(usize) -> Constants) -> Option<f64> {
     let types: Vec<TensorType> = operands.iter().map(|o| o.0.clone()).collect();
     let mut program = define(op, &types).ok()?;
     for (tensor, operand) in program.tensors.iter_mut().zip(operands).filter(|(_, operand)| operand.1) {
         (tensor.role, tensor.literals) = (Role::Constant, operand.2.clone());
     }
-    predict::nanoseconds(&program, target, constants).ok()
+    let own = operands.iter().filter(|o| o.1).map(|o| o.0.bytes()).sum();
+    predict::nanoseconds(&program, target, place(own)).ok()
 }
 
 /// Returns true if another algorithm computes the same as this operator, or as a graph that it is a part of.
@@ -130,7 +148,8 @@ mod tests {
         let operands = vec![Operand { ty: &types[0], constant: false, value: None }, matrix, matrix];
         let op = Op::WinogradOutput { size: vec![56, 56], dilation: vec![1, 1], group: 1 };
         let target = Target::all().remove(0);
-        let prices = Prices::new(&target, std::iter::once((&op, operands.clone(), &types[2])), Constants::Memory, 1);
+        let prices =
+            Prices::new(&target, std::iter::once((&op, operands.clone(), &types[2])), |_| Constants::Memory, 1);
         assert_eq!(prices.predictions(), 1);
         prices.price(&op, &operands, &types[2]).unwrap()
     }
@@ -149,7 +168,7 @@ mod tests {
             let operands = vec![operand(0), operand(1)];
             let op = Op::MatMul { transpose_a: false, transpose_b: false };
             let target = Target::all().remove(0);
-            let prices = Prices::new(&target, std::iter::once((&op, operands.clone(), &types[2])), constants, 1);
+            let prices = Prices::new(&target, std::iter::once((&op, operands.clone(), &types[2])), |_| constants, 1);
             prices.price(&op, &operands, &types[2]).unwrap()
         };
         let [near, cached, fetched] = [Constants::SecondCache, Constants::LastCache, Constants::Memory].map(product);
@@ -163,7 +182,7 @@ mod tests {
             let y = b.matmul(x, w).unwrap();
             b.output("y", y).unwrap();
             let graph = b.build().unwrap();
-            assert_eq!(super::constants(&graph, &target), expected, "{extent}");
+            assert_eq!(Resident::of(&graph, &target).place(0), expected, "{extent}");
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::graph::extract;
 use crate::graph::fold::memo::Memo;
 use crate::graph::fusion::Placement;
 use crate::graph::ir::Graph;
-use crate::graph::price::{self, Prices};
+use crate::graph::price::{Prices, Resident};
 use crate::graph::row_blocks::{self, RowBlocks};
 use crate::graph::rules::algorithm::Algorithm;
 use crate::graph::rules::pattern::Rule;
@@ -153,8 +153,8 @@ pub fn optimize(
         rewrites: options.stop_after.unwrap_or(usize::MAX),
     };
     loaded.network.max_error = max_error;
-    let constants = price::constants(graph, target);
-    loaded.network.constants_cached = constants != Constants::Memory;
+    let resident = Resident::of(graph, target);
+    loaded.network.constants_cached = resident.place(0) != Constants::Memory;
     let of_target = cost::byte_products(target);
     loaded.network.byte_products = match options.byte_products {
         None => of_target,
@@ -175,7 +175,7 @@ pub fn optimize(
     let saturate_ms = ms(start);
     let start = std::time::Instant::now();
     let roots: Vec<Id> = graph.outputs.iter().map(|v| loaded.class[v.0 as usize]).collect();
-    let prices = Prices::new(target, extract::applications(&loaded.network), constants, threads);
+    let prices = Prices::new(target, extract::applications(&loaded.network), |own| resident.place(own), threads);
     for term in extract::slower(&loaded.network, &prices) {
         loaded.network.leave_out(&term);
     }

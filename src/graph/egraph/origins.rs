@@ -164,7 +164,7 @@ mod tests {
     use crate::graph::builder::GraphBuilder;
     use crate::graph::egraph::convert::{load, store};
     use crate::graph::egraph::saturate::{Budget, saturate};
-    use crate::graph::price::{Prices, constants as placed};
+    use crate::graph::price::{Prices, Resident};
     use crate::graph::{extract, rules};
     use crate::runtime::{DType, Tensor};
 
@@ -189,7 +189,8 @@ mod tests {
         let budget = Budget { iterations: 8, nodes: 16 * graph.nodes.len(), rewrites: usize::MAX };
         saturate(&mut loaded.network, &rules::clean(), budget);
         let target = Target::avx512();
-        let prices = Prices::new(&target, extract::applications(&loaded.network), placed(graph, &target), 1);
+        let resident = Resident::of(graph, &target);
+        let prices = Prices::new(&target, extract::applications(&loaded.network), |own| resident.place(own), 1);
         let roots: Vec<Id> = graph.outputs.iter().map(|v| loaded.class[v.0 as usize]).collect();
         let (chosen, _) = extract::extract(&loaded.network, &roots, &prices, 5000).unwrap();
         let mut unfolded = store(graph, &loaded, &chosen).unwrap();
