@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Layers for which algorithms of convolution compete, and how near to the fastest one the choice is.
+"""Layers for which algorithms compete, and how near to the fastest one the choice is.
 
 datasets/convolutions.csv has the layers: those of the networks of models.json, and of published lists. A layer is
 (channels, height, width, filters, window's height and width, padding of both), with strides, dilations and groups of 1, and batch 1.
@@ -18,7 +18,11 @@ TABLE = ROOT / "datasets" / "convolutions.csv"
 WINDOWS = [(3, 3), (1, 3), (3, 1), (5, 5), (1, 7), (7, 1)]
 LEAST_CHANNELS = 8
 # Contestant -> its options; the choice is tilewright's without. The bound of the error excludes none.
-VARIANTS = {name: ["--algorithm", name] for name in ("direct", "winograd-2", "winograd-4", "winograd-6")}
+VARIANTS = {name: ["--algorithm", name] for name in ("direct", "winograd-2", "winograd-4", "winograd-6", "strassen")}
+OF_CONVOLUTIONS = {name: options for name, options in VARIANTS.items() if name != "strassen"}
+OF_PRODUCTS = {name: VARIANTS[name] for name in ("direct", "strassen")}
+# Rows, columns and steps of products with constant weights: squares, and layers of Llama-2-7B over 512 tokens.
+PRODUCTS = [(2048, 2048, 2048), (3072, 3072, 3072), (512, 4096, 4096), (512, 11008, 4096), (512, 4096, 11008)]
 OPTIONS = ["--max-error", "1"]
 # Of the largest value: outputs by different algorithms are compared to find wrong ones, not to measure their rounding.
 TOLERANCE = 0.05

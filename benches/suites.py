@@ -190,6 +190,10 @@ def dense(name, p):
     return save_model(name, "onnx", nodes, {"x": [m, k]}, "y", {"w": weight(0, k, n), "b": weight(1, n)})
 
 
+def constant_product(m, n, k):
+    return {**dense(f"dense_{m}x{n}x{k}", {"m": m, "n": n, "k": k}), "options": algorithms.OPTIONS}
+
+
 def batch_product(name, p):
     from onnx import helper
     batch, m, n, k = (int(p[key]) for key in ("batch", "m", "n", "k"))
@@ -271,7 +275,10 @@ SUITES = {
         "rows": lambda: [(row["name"], lambda row=row: operator(row)) for row in operator_rows()]},
     "algorithms": {
         "title": "Algorithms of convolutions beside the chosen one, f32, constant weights", "peers": [], "threads": [1, 2],
-        "variants": algorithms.VARIANTS, "rows": algorithm_rows},
+        "variants": algorithms.OF_CONVOLUTIONS, "rows": algorithm_rows},
+    "products": {
+        "title": "Algorithms of products beside the chosen one, f32, constant weights", "peers": [], "threads": [1, 2],
+        "variants": algorithms.OF_PRODUCTS, "rows": lambda: [(f"dense_{m}x{n}x{k}", lambda s=(m, n, k): constant_product(*s)) for m, n, k in algorithms.PRODUCTS]},
     "gemm": {
         "title": "Matrix products, f32, both operands given at run time", "peers": ["onnxruntime", "openvino", "mkl"], "threads": [1, 2],
         "rows": lambda: [(f"product_{m}x{n}x{k}", lambda s=(m, n, k): product(*s)) for m, n, k in PRODUCTS]},

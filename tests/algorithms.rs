@@ -1,9 +1,12 @@
-//! Minimal filtering beside direct convolution: random shapes against double precision, and inputs that are hard.
+//! Minimal filtering and Strassen's recursion beside the definition: random shapes against double precision, and inputs that
+//! are hard.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tilewright::operators::{Layout, Op, Window};
-use tilewright::{Algorithm, Calibration, DType, GraphBuilder, Model, Options, RowBlocks, Target, Tensor};
+use tilewright::{
+    Algorithm, AlgorithmReport, Calibration, DType, GraphBuilder, Model, Options, RowBlocks, Target, Tensor,
+};
 
 /// A convolution over one batch in N, C, H, W.
 #[derive(Debug)]
@@ -204,4 +207,87 @@ fn layers_in_blocks_of_rows_are_within_their_bounds_and_the_same_on_more_threads
         divided += rewriting.row_blocks.len();
     }
     assert!(divided >= 6, "{divided} of 12 layers");
+}
+
+/// A product of an image of `leading` dimensions and `steps` with constant weights.
+#[derive(Debug)]
+struct Product {
+    leading: Vec<i64>,
+    steps: i64,
+    columns: i64,
+    transposed: bool,
+}
+
+impl Product {
+    fn random(rng: &mut StdRng) -> Product {
+        let mut of = |list: &[i64]| list[rng.random_range(0..list.len())];
+        let leading = [vec![of(&[2, 6, 30, 34])], vec![of(&[1, 2]), of(&[8, 26])]][of(&[0, 1]) as usize].clone();
+        Product { leading, steps: of(&[2, 10, 64, 130]), columns: of(&[2, 18, 32, 66]), transposed: of(&[0, 1]) == 1 }
+    }
+
+    fn model(&self, weights: &[f32]) -> Model {
+        let mut b = GraphBuilder::new("product");
+        let x = b.input("x", DType::F32, &[&self.leading[..], &[self.steps]].concat());
+        let shape = if self.transposed { [self.columns, self.steps] } else { [self.steps, self.columns] };
+        let w = b.constant(Tensor::new(&shape, weights));
+        let op = Op::MatMul { transpose_a: false, transpose_b: self.transposed };
+        let y = b.op(op, &[x, w]).unwrap()[0];
+        b.output("y", y).unwrap();
+        Model::from_graph(b.build().unwrap())
+    }
+
+    /// The largest error relative to the largest output that inputs of this size can have, and the report.
+    fn error(&self, x: &[f32], weights: &[f32], threads: usize) -> (f64, AlgorithmReport) {
+        let model = self.model(weights);
+        let options = Options { algorithm: Algorithm::Strassen, max_error: 1.0, threads, ..Options::default() };
+        let report = model.compile_module(&options).unwrap().1.rewriting.unwrap().algorithms;
+        let image = Tensor::new(&[&self.leading[..], &[self.steps]].concat(), x);
+        let found = model.compile(&options).unwrap().run(&[("x", &image)]).unwrap()[0].to_vec::<f32>();
+        let (steps, columns) = (self.steps as usize, self.columns as usize);
+        let weight = |k: usize, j: usize| {
+            f64::from(if self.transposed { weights[j * steps + k] } else { weights[k * columns + j] })
+        };
+        let at = |i: usize| {
+            let row = x[i / columns * steps..][..steps].iter();
+            row.enumerate().map(|(k, &v)| f64::from(v) * weight(k, i % columns)).sum::<f64>()
+        };
+        let worst = found.iter().enumerate().map(|(i, &v)| (f64::from(v) - at(i)).abs()).fold(0.0, f64::max);
+        let largest = x.iter().fold(0f64, |m, v| m.max(f64::from(v.abs())));
+        let sums = (0..columns).map(|j| (0..steps).map(|k| weight(k, j).abs()).sum::<f64>());
+        (worst / (largest * sums.fold(0.0, f64::max)).max(f64::MIN_POSITIVE), report)
+    }
+}
+
+#[test]
+fn products_of_halves_are_within_their_bounds() {
+    let mut rng = StdRng::seed_from_u64(15);
+    for case in 0..16 {
+        let product = Product::random(&mut rng);
+        let x = values(&mut rng, product.leading.iter().product::<i64>() * product.steps, |_, v| v);
+        // Quarters of different sizes, and columns that cancel others in the sums.
+        let scale = |i: usize| if case % 4 == 3 && i / 7 % 2 == 0 { 1e3 } else { 1.0 };
+        let weights = values(&mut rng, product.steps * product.columns, |i, v| scale(i) * v);
+        let (error, report) = product.error(&x, &weights, 1 + case % 2);
+        let bound = report.error_bound.unwrap_or_else(|| panic!("{product:?} is not divided"));
+        assert!(error <= bound, "{product:?}: {error:e}, bound {bound:e}");
+        let [layer] = &report.layers[..] else { panic!("{product:?}: {report}") };
+        assert_eq!((layer.chosen.algorithm, &layer.runner_up), (Algorithm::Strassen, &None));
+        assert_eq!(layer.chosen.weights_bytes * 4, layer.source_weights_bytes * 7);
+    }
+}
+
+#[test]
+fn products_with_an_odd_extent_and_small_ones_keep_their_definition() {
+    let mut rng = StdRng::seed_from_u64(16);
+    for [rows, steps, columns] in [[5, 8, 8], [8, 5, 8], [8, 8, 5]] {
+        let product = Product { leading: vec![rows], steps, columns, transposed: false };
+        let x = values(&mut rng, rows * steps, |_, v| v);
+        let weights = values(&mut rng, steps * columns, |_, v| v);
+        let (error, report) = product.error(&x, &weights, 1);
+        assert!(error < 1e-6 && report.layers.is_empty(), "{product:?}: {error:e}, {report}");
+    }
+    let product = Product { leading: vec![64], steps: 64, columns: 64, transposed: false };
+    let model = product.model(&values(&mut rng, 64 * 64, |_, v| v));
+    let report = model.compile_module(&Options::default()).unwrap().1.rewriting.unwrap();
+    assert!(report.rules.iter().all(|(rule, _)| *rule != "product-strassen") && report.algorithms.layers.is_empty());
 }

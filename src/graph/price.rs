@@ -11,7 +11,7 @@ use crate::graph::define::define;
 use crate::graph::fusion::literals;
 use crate::graph::ir::{Graph, ValueId};
 use crate::graph::op::{Layout, Op};
-use crate::graph::rules::algorithm;
+use crate::graph::rules::{algorithm, strassen};
 use crate::graph::tensor_type::TensorType;
 use crate::poly::predict;
 use crate::poly::statement::Role;
@@ -123,10 +123,19 @@ fn competes(op: &Op, operands: &[Operand], result: &TensorType, target: &Target)
             let weights = operands[1];
             weights.constant && algorithm::is_considered(window, *group, &weights.ty.shape, &result.shape[1..])
         }
-        // A product for each place in a tile.
-        Op::MatMul { .. } => operands[1].constant && operands[1].ty.shape.len() > 2,
+        // A product for each place in a tile, or one that may be divided into halves.
+        Op::MatMul { .. } => operands[1].constant && is_considered(&operands[1].ty.shape, result),
         Op::WinogradInput { .. } | Op::WinogradOutput { .. } => true,
         _ => false,
+    }
+}
+
+/// Returns true if a product with weights of this shape is a part of a fast algorithm, or has one.
+fn is_considered(weights: &[i64], result: &TensorType) -> bool {
+    let columns = result.shape.last().copied().unwrap_or(1).max(1);
+    match *weights {
+        [a, b] => strassen::is_considered(result.elements() / columns, [a, b]),
+        _ => weights.len() > 2,
     }
 }
 
@@ -182,7 +191,12 @@ mod tests {
             let y = b.matmul(x, w).unwrap();
             b.output("y", y).unwrap();
             let graph = b.build().unwrap();
-            assert_eq!(Resident::of(&graph, &target).place(0), expected, "{extent}");
+            let resident = Resident::of(&graph, &target);
+            assert_eq!(resident.place(0), expected, "{extent}");
+            // Its own bytes count once, those of others twice.
+            let own = target.machine.usable_bytes(1) as usize;
+            let other = Resident { bytes: own - 1, target: &target };
+            assert_eq!([0, own - 1].map(|own| other.place(own)), [Constants::LastCache, Constants::SecondCache]);
         }
     }
 }

@@ -130,6 +130,8 @@ pub struct Network {
     pub halves: Option<DType>,
     /// The last cache keeps the constants from one run to the next.
     pub constants_cached: bool,
+    /// Fewest multiply-adds of a product with which one of seven halves competes; `None` where none does.
+    pub least_halved: Option<i64>,
     /// E-nodes that a rule replaced, and their canonical forms: neither rules nor the extraction look at them.
     replaced: FxHashSet<Id>,
     replaced_forms: FxHashSet<Term>,

@@ -18,7 +18,7 @@ use crate::graph::row_blocks::{self, RowBlocks};
 use crate::graph::rules::algorithm::Algorithm;
 use crate::graph::rules::pattern::Rule;
 use crate::graph::rules::precision::{self, Precision};
-use crate::graph::rules::{self, constants};
+use crate::graph::rules::{self, constants, strassen};
 use crate::poly::tile::cache::Constants;
 use crate::runtime::error::unknown;
 use crate::runtime::{DType, Error, Result};
@@ -154,6 +154,7 @@ pub fn optimize(
     };
     loaded.network.max_error = max_error;
     let resident = Resident::of(graph, target);
+    loaded.network.least_halved = Some(strassen::LEAST_WORK);
     loaded.network.constants_cached = resident.place(0) != Constants::Memory;
     let of_target = cost::byte_products(target);
     loaded.network.byte_products = match options.byte_products {

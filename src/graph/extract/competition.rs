@@ -1,36 +1,39 @@
-//! The algorithms that competed for each convolution, for the report of a compilation.
+//! The algorithms that competed for each convolution and product, for the report of a compilation.
 //!
-//! In: an e-graph, its prices and the chosen e-nodes. Out: for each convolution with a fast algorithm in the e-graph the
-//! chosen one, the next one, and the bound of the error. The time of minimal filtering is the sum of its three kernels.
+//! In: an e-graph, its prices and the chosen e-nodes. Out: for each convolution or product with a fast algorithm in the
+//! e-graph the chosen one, the next one, and the bound of the error. The time of minimal filtering is the sum of its three
+//! kernels, that of Strassen's recursion the sum of its products and of its sums as kernels of their own.
 
 use crate::graph::cost::{self, Operand};
 use crate::graph::egraph::network::{Choice, Head, Network, Term};
 use crate::graph::op::{Layout, Op};
 use crate::graph::price::Prices;
 use crate::graph::rules::algorithm::Algorithm;
+use crate::graph::rules::strassen;
 use crate::graph::rules::toom_cook::{Transforms, error_bound};
 use crate::runtime::text;
 use egg::Id;
 use serde::{Deserialize, Serialize};
 
-/// The algorithms of the convolutions that have a fast one within the bound of the error.
+/// The algorithms of the convolutions and products that have a fast one within the bound of the error.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct AlgorithmReport {
-    /// The convolutions, in the order of the model.
+    /// The convolutions and products, in the order of the model.
     pub layers: Vec<LayerReport>,
     /// Predictions of the tile model that the extraction asked for; equal operators are predicted once.
     pub predictions: usize,
     /// Largest bound of the error of the chosen algorithms, relative to `max|x| · Σ|w|` of the layer; `None` where every
-    /// convolution is direct.
+    /// one is direct.
     pub error_bound: Option<f64>,
 }
 
-/// The algorithms of one convolution.
+/// The algorithms of one convolution or product.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LayerReport {
-    /// Name of the model's node; `None` where rewriting made the convolution.
+    /// Name of the model's node; `None` where rewriting made the operator.
     pub name: Option<String>,
-    /// Channels and extents of the image, filters and their window: `64x56x56, 128 of 3x3`.
+    /// Channels and extents of the image, filters and their window: `64x56x56, 128 of 3x3`. Of a product its factors:
+    /// `512x4096 by 4096x4096`.
     pub shape: String,
     /// The chosen algorithm.
     pub chosen: Timed,
@@ -91,8 +94,7 @@ pub fn slower(network: &Network, prices: &Prices) -> Vec<Term> {
     let contest = Contest { network, prices };
     let mut out = vec![];
     for class in network.egraph.classes().map(|c| c.id) {
-        let Some(convolution) = contest.convolution(class) else { continue };
-        let fast = contest.fast(class, convolution);
+        let Some((_, fast)) = contest.contestants(class) else { continue };
         let all = fast.iter().map(|f| f.0.predicted_us).chain(contest.directly(class).map(|t| t.predicted_us));
         let least = all.fold(f64::INFINITY, f64::min);
         out.extend(fast.into_iter().filter(|f| f.0.predicted_us > least * MARGIN).map(|f| f.1.clone()));
@@ -113,10 +115,10 @@ struct Competition<'a> {
 }
 
 impl<'a> Competition<'a> {
-    /// The report of a class that is computed by a convolution over NHWC and by fast algorithms, if it is needed.
+    /// The report of a class that is computed by its definition and by fast algorithms, if it is needed.
     fn layer(&self, class: Id) -> Option<LayerReport> {
-        let convolution = self.contest.convolution(class)?;
-        let mut options: Vec<Timed> = self.contest.fast(class, convolution).into_iter().map(|f| f.0).collect();
+        let (source, fast) = self.contest.contestants(class)?;
+        let mut options: Vec<Timed> = fast.into_iter().map(|f| f.0).collect();
         if options.is_empty() {
             return None;
         }
@@ -125,8 +127,8 @@ impl<'a> Competition<'a> {
         options.retain(|option| option.algorithm != chosen.algorithm);
         Some(LayerReport {
             name: None,
-            shape: self.contest.shape(convolution),
-            source_weights_bytes: self.contest.network.ty(convolution.children[1]).bytes() as u64,
+            shape: self.contest.shape(source),
+            source_weights_bytes: self.contest.network.ty(source.children[1]).bytes() as u64,
             error_bound: chosen.error_bound,
             chosen,
             runner_up: options.into_iter().min_by(|a, b| a.predicted_us.total_cmp(&b.predicted_us)),
@@ -150,7 +152,8 @@ impl<'a> Competition<'a> {
         let term = network.terms(class).get(*self.choice.get(&class)?)?;
         let Head::Op(op) = &term.head else { return None };
         match op {
-            Op::Conv { .. } => Some(self.contest.direct(class, term)),
+            Op::Conv { .. } | Op::MatMul { .. } => Some(self.contest.direct(class, term)),
+            Op::Concat { .. } => self.contest.strassen(class, term),
             Op::WinogradOutput { .. } => self.contest.minimal_filtering(class, term),
             Op::Binary(_) | Op::Transpose { .. } | Op::Reshape { .. } if depth > 0 => {
                 let computed = term.children.iter().filter(|&&c| !network.is_constant(c));
@@ -168,9 +171,24 @@ impl<'a> Contest<'a> {
         self.network.terms(class).iter().find(conv)
     }
 
+    /// The product in a class that seven halves compute as well.
+    fn product(&self, class: Id) -> Option<&'a Term> {
+        let product = |t: &&Term| matches!(&t.head, Head::Op(Op::MatMul { .. }));
+        self.network.terms(class).iter().find(product)
+    }
+
+    /// The definition of a class, and its fast algorithms with their e-nodes in the class.
+    fn contestants(&self, class: Id) -> Option<(&'a Term, Vec<(Timed, &'a Term)>)> {
+        if let Some(convolution) = self.convolution(class) {
+            return Some((convolution, self.fast(class, convolution)));
+        }
+        let product = self.product(class)?;
+        Some((product, self.halved(class)))
+    }
+
     /// The direct algorithm, where no rule replaced it.
     fn directly(&self, class: Id) -> impl Iterator<Item = Timed> {
-        let term = self.convolution(class).filter(|t| self.network.is_current(t));
+        let term = self.convolution(class).or_else(|| self.product(class)).filter(|t| self.network.is_current(t));
         term.map(|t| self.direct(class, t)).into_iter()
     }
 
@@ -225,6 +243,53 @@ impl<'a> Contest<'a> {
         })
     }
 
+    /// Strassen's recursion in the class of a product, with its e-node in that class.
+    fn halved(&self, class: Id) -> Vec<(Timed, &'a Term)> {
+        let network = self.network;
+        let of = |term: &'a Term| match &term.head {
+            Head::Op(Op::Concat { .. }) => self.strassen(class, term),
+            // A product of two dimensions under it is reported there.
+            Head::Op(Op::Reshape { .. }) if self.product(network.find(term.children[0])).is_none() => {
+                let (inner, whole) = self.under(term.children[0], |op| matches!(op, Op::Concat { .. }), 0)?;
+                self.strassen(inner, whole)
+            }
+            _ => None,
+        };
+        network.terms(class).iter().filter_map(|term| of(term).map(|timed| (timed, term))).collect()
+    }
+
+    /// The recursion whose four quarters this e-node joins.
+    fn strassen(&self, class: Id, whole: &'a Term) -> Option<Timed> {
+        let network = self.network;
+        let is = |term: &Term, kind: fn(&Op) -> bool| matches!(&term.head, Head::Op(op) if kind(op));
+        let (mut open, mut seen) = (vec![(class, whole)], vec![class]);
+        let (mut ns, mut steps, mut weights) = (0.0, 0, vec![]);
+        while let Some((class, term)) = open.pop() {
+            if !is(term, |op| matches!(op, Op::Concat { .. })) {
+                ns += self.time(class, term);
+            }
+            if is(term, |op| matches!(op, Op::MatMul { .. })) {
+                steps = 2 * network.shape(term.children[0]).last()?;
+                weights.push(network.ty(term.children[1]).bytes() as u64);
+            }
+            for child in term.children.iter().map(|&c| network.find(c)).filter(|&c| !network.is_constant(c)) {
+                let terms = || network.terms(child).iter();
+                let part = |op: &Op| matches!(op, Op::Concat { .. } | Op::Binary(_) | Op::MatMul { .. });
+                let outside = terms().any(|t| is(t, |op| matches!(op, Op::Slice { .. }))) || seen.contains(&child);
+                if let Some(term) = terms().filter(|_| !outside).find(|t| is(t, part)) {
+                    seen.push(child);
+                    open.push((child, term));
+                }
+            }
+        }
+        (weights.len() == 7).then(|| Timed {
+            algorithm: Algorithm::Strassen,
+            predicted_us: ns / 1e3,
+            weights_bytes: weights.iter().sum(),
+            error_bound: Some(strassen::error_bound(steps)),
+        })
+    }
+
     /// An e-node of a kind in a class, or in one that it is a reshape of.
     fn under(&self, class: Id, kind: fn(&Op) -> bool, depth: usize) -> Option<(Id, &'a Term)> {
         let class = self.network.find(class);
@@ -247,10 +312,12 @@ impl<'a> Contest<'a> {
         }
     }
 
-    fn shape(&self, convolution: &Term) -> String {
+    fn shape(&self, source: &Term) -> String {
         let by = |extents: &[i64]| extents.iter().map(i64::to_string).collect::<Vec<_>>().join("x");
-        let (image, weights) =
-            (self.network.shape(convolution.children[0]), self.network.shape(convolution.children[1]));
+        let (image, weights) = (self.network.shape(source.children[0]), self.network.shape(source.children[1]));
+        if let Head::Op(Op::MatMul { .. }) = source.head {
+            return format!("{} by {}", by(image), by(weights));
+        }
         let (space, channels) = (&image[1..image.len() - 1], image[image.len() - 1]);
         format!("{channels}x{}, {} of {}", by(space), weights[0], by(&weights[2..]))
     }
@@ -295,9 +362,9 @@ impl AlgorithmReport {
         match self.error_bound {
             Some(bound) => {
                 let layers = if fast == 1 { "1 layer".to_string() } else { format!("{fast} layers") };
-                format!("largest error bound {bound:.1e} of max|x|·Σ|w|, of {layers} by minimal filtering")
+                format!("largest error bound {bound:.1e} of max|x|·Σ|w|, of {layers} by a fast algorithm")
             }
-            None => "every convolution direct".into(),
+            None => "all by their definition".into(),
         }
     }
 }

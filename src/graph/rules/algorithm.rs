@@ -14,6 +14,7 @@ use crate::graph::rules::layout::{channels_first, channels_last};
 use crate::graph::rules::pattern::Keep::{Beside, Instead};
 use crate::graph::rules::pattern::{Match, Rule, build};
 use crate::graph::rules::precision::unrounded;
+use crate::graph::rules::strassen;
 use crate::graph::rules::toom_cook::{Transforms, error_bound, numbers};
 use crate::runtime::error::unknown;
 use crate::runtime::{DType, Error, Result, Tensor};
@@ -21,10 +22,10 @@ use egg::Id;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::sync::Arc;
 
-/// How convolutions are computed.
+/// How convolutions and products with constant weights are computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Algorithm {
-    /// By the algorithm of the least predicted time, each convolution for itself.
+    /// By the algorithm of the least predicted time, each operator for itself.
     #[default]
     Cheapest,
     /// By their definition.
@@ -32,11 +33,14 @@ pub enum Algorithm {
     /// By minimal filtering (Winograd) with tiles of so many outputs along each axis, 2, 4 or 6, wherever it applies and its
     /// bound of the error allows it, whatever the predicted time; the others by their definition.
     Winograd(u32),
+    /// Matrix products with constant weights by one level of Strassen's recursion, wherever their extents are even and its bound
+    /// of the error allows it, whatever the predicted time; convolutions by their definition.
+    Strassen,
 }
 
 impl Algorithm {
     /// The names of the algorithms, which are also their texts.
-    pub const NAMES: [&'static str; 5] = ["cheapest", "direct", "winograd-2", "winograd-4", "winograd-6"];
+    pub const NAMES: [&'static str; 6] = ["cheapest", "direct", "winograd-2", "winograd-4", "winograd-6", "strassen"];
 }
 
 impl std::fmt::Display for Algorithm {
@@ -45,6 +49,7 @@ impl std::fmt::Display for Algorithm {
             Algorithm::Cheapest => f.write_str("cheapest"),
             Algorithm::Direct => f.write_str("direct"),
             Algorithm::Winograd(tile) => write!(f, "winograd-{tile}"),
+            Algorithm::Strassen => f.write_str("strassen"),
         }
     }
 }
@@ -54,7 +59,7 @@ impl std::str::FromStr for Algorithm {
 
     fn from_str(text: &str) -> Result<Algorithm> {
         let tiles = [2, 4, 6].map(Algorithm::Winograd);
-        let all = [Algorithm::Cheapest, Algorithm::Direct].into_iter().chain(tiles);
+        let all = [Algorithm::Cheapest, Algorithm::Direct, Algorithm::Strassen].into_iter().chain(tiles);
         let found = all.into_iter().find(|a| a.to_string() == text);
         found.ok_or_else(|| Error::Invalid(unknown("algorithm", text, &Algorithm::NAMES)))
     }
@@ -79,6 +84,7 @@ pub fn rules(algorithm: Algorithm) -> Vec<Rule> {
         build  (Beside,  "conv-winograd-2",         "(conv@c ...)",                      competing::<2>),
         build  (Beside,  "conv-winograd-4",         "(conv@c ...)",                      competing::<4>),
         build  (Beside,  "conv-winograd-6",         "(conv@c ...)",                      competing::<6>),
+        build  (Beside,  "product-strassen",        "(matmul@m ?x $w)",                  strassen::competing),
     ];
     let instead = [
         build  (Instead, "conv-winograd-2",         "(conv@c ...)",                      winograd_in_any_layout::<2>),
@@ -89,6 +95,10 @@ pub fn rules(algorithm: Algorithm) -> Vec<Rule> {
     match algorithm {
         Algorithm::Cheapest => direct.into_iter().chain(beside).collect(),
         Algorithm::Direct => direct,
+        Algorithm::Strassen => {
+            let halves = build(Instead, "product-strassen", "(matmul@m ?x $w)", strassen::always);
+            direct.into_iter().chain([halves]).collect()
+        }
         Algorithm::Winograd(tile) => {
             let name = format!("conv-winograd-{tile}");
             instead.into_iter().filter(|rule| rule.name == name).collect()

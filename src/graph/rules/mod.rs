@@ -10,6 +10,7 @@ pub mod layout;
 pub mod pattern;
 pub mod precision;
 pub mod recognize;
+pub mod strassen;
 #[cfg(test)]
 mod tests;
 pub mod toom_cook;

@@ -30,6 +30,8 @@ struct Sample {
     words: bool,
     /// No product of f32 is rounded, only what is stored in 16 bits is multiplied so.
     stored: bool,
+    /// Small products may be computed by halves.
+    halved: bool,
 }
 
 impl Sample {
@@ -81,6 +83,7 @@ impl Sample {
         let Loaded { mut network, class, .. } = load(&self.graph).unwrap();
         network.max_error = 1e-4;
         (network.byte_products, network.word_products) = (Some(DType::U8).filter(|_| !self.words), self.words);
+        network.least_halved = self.halved.then_some(0);
         network.halves = Some(DType::BF16).filter(|_| !self.stored);
         network.half_products = vec![DType::BF16];
         network.tile_products = vec![DType::BF16];

@@ -75,9 +75,13 @@ impl Transforms {
 /// number of terms. They are not where many channels have equal products: then they grow with the number, up to `5·√channels`
 /// times as far as this. Numbers that overflow or vanish on the way (below 1e-30 or above 1e30 at worst) are not counted.
 pub fn error_bound(axes: &[Transforms], channels: i64) -> f64 {
-    let unit = f64::from(f32::EPSILON) / 2.0;
     let amplified: f64 = axes.iter().map(Transforms::amplification).product();
-    unit * amplified * (2.0 + (channels as f64).sqrt() / 5.0)
+    amplified * rounding_error(channels)
+}
+
+/// Error of a sum of so many products of rounded factors, relative to the largest result, where rounding errors are independent.
+pub fn rounding_error(terms: i64) -> f64 {
+    f64::from(f32::EPSILON) / 2.0 * (2.0 + (terms as f64).sqrt() / 5.0)
 }
 
 /// The numbers of a matrix, in row-major order.

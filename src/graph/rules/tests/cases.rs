@@ -53,6 +53,7 @@ impl Case {
 
     fn read(&self, sample: &mut Sample) -> (ValueId, BTreeMap<String, ValueId>) {
         sample.words = self.rule.ends_with("words");
+        sample.halved = self.rule.ends_with("strassen");
         sample.stored = self.rule.ends_with("widened");
         let (mut root, mut names) = (None, BTreeMap::new());
         for line in self.paragraph.lines().filter(|line| !line.starts_with(['#', '='])) {
