@@ -9,6 +9,7 @@ use crate::expr::Literals;
 use crate::graph::cost::{self, Operand};
 use crate::graph::define::define;
 use crate::graph::fusion::literals;
+use crate::graph::infer::infer;
 use crate::graph::ir::{Graph, ValueId};
 use crate::graph::op::{Layout, Op};
 use crate::graph::rules::{algorithm, strassen};
@@ -40,9 +41,9 @@ impl<'a> Resident<'a> {
     }
 
     /// Where the constants of an operator, of `own` bytes, are when its kernel starts: in the first cache that has room for
-    /// them and for all others.
-    pub fn place(&self, own: usize) -> Constants {
-        let bytes = own as f64 + OTHERS_GROW * self.bytes.saturating_sub(own) as f64;
+    /// them, for the `moved` bytes that it reads and writes beside them, and for all others.
+    pub fn place(&self, own: usize, moved: usize) -> Constants {
+        let bytes = (own + moved) as f64 + OTHERS_GROW * self.bytes.saturating_sub(own) as f64;
         let stay = |level: usize| bytes <= self.target.machine.usable_bytes(level);
         match [stay(1), stay(2)] {
             [true, _] => Constants::SecondCache,
@@ -63,11 +64,11 @@ pub type Application<'a> = (&'a Op, Vec<Operand<'a>>, &'a TensorType);
 
 impl<'a> Prices<'a> {
     /// The prices of those of `applications` that compete, predicted by up to `threads` threads; `place` says where so many bytes
-    /// of constants are.
+    /// of constants are beside so many others.
     pub fn new<'b>(
         target: &'a Target,
         applications: impl Iterator<Item = Application<'b>>,
-        place: impl Fn(usize) -> Constants + Sync,
+        place: impl Fn(usize, usize) -> Constants + Sync,
         threads: usize,
     ) -> Prices<'a> {
         let competing = applications.filter(|(op, operands, result)| competes(op, operands, result, target));
@@ -100,14 +101,15 @@ fn key(op: &Op, operands: &[Operand]) -> Key {
     (op.clone(), operands.iter().map(|o| (o.ty.clone(), o.constant, o.value.and_then(literals))).collect())
 }
 
-fn predict((op, operands): &Key, target: &Target, place: impl Fn(usize) -> Constants) -> Option<f64> {
+fn predict((op, operands): &Key, target: &Target, place: impl Fn(usize, usize) -> Constants) -> Option<f64> {
     let types: Vec<TensorType> = operands.iter().map(|o| o.0.clone()).collect();
     let mut program = define(op, &types).ok()?;
     for (tensor, operand) in program.tensors.iter_mut().zip(operands).filter(|(_, operand)| operand.1) {
         (tensor.role, tensor.literals) = (Role::Constant, operand.2.clone());
     }
-    let own = operands.iter().filter(|o| o.1).map(|o| o.0.bytes()).sum();
-    predict::nanoseconds(&program, target, place(own)).ok()
+    let bytes = |constant| operands.iter().filter(|o| o.1 == constant).map(|o| o.0.bytes()).sum::<usize>();
+    let written: usize = infer(op, &types.iter().collect::<Vec<_>>()).ok()?.iter().map(TensorType::bytes).sum();
+    predict::nanoseconds(&program, target, place(bytes(true), bytes(false) + written)).ok()
 }
 
 /// Returns true if another algorithm computes the same as this operator, or as a graph that it is a part of.
@@ -158,7 +160,7 @@ mod tests {
         let op = Op::WinogradOutput { size: vec![56, 56], dilation: vec![1, 1], group: 1 };
         let target = Target::all().remove(0);
         let prices =
-            Prices::new(&target, std::iter::once((&op, operands.clone(), &types[2])), |_| Constants::Memory, 1);
+            Prices::new(&target, std::iter::once((&op, operands.clone(), &types[2])), |_, _| Constants::Memory, 1);
         assert_eq!(prices.predictions(), 1);
         prices.price(&op, &operands, &types[2]).unwrap()
     }
@@ -177,7 +179,7 @@ mod tests {
             let operands = vec![operand(0), operand(1)];
             let op = Op::MatMul { transpose_a: false, transpose_b: false };
             let target = Target::all().remove(0);
-            let prices = Prices::new(&target, std::iter::once((&op, operands.clone(), &types[2])), |_| constants, 1);
+            let prices = Prices::new(&target, std::iter::once((&op, operands.clone(), &types[2])), |_, _| constants, 1);
             prices.price(&op, &operands, &types[2]).unwrap()
         };
         let [near, cached, fetched] = [Constants::SecondCache, Constants::LastCache, Constants::Memory].map(product);
@@ -192,11 +194,12 @@ mod tests {
             b.output("y", y).unwrap();
             let graph = b.build().unwrap();
             let resident = Resident::of(&graph, &target);
-            assert_eq!(resident.place(0), expected, "{extent}");
-            // Its own bytes count once, those of others twice.
+            assert_eq!(resident.place(0, 0), expected, "{extent}");
+            // Its own bytes count once, and what it reads and writes; those of others twice.
             let own = target.machine.usable_bytes(1) as usize;
             let other = Resident { bytes: own - 1, target: &target };
-            assert_eq!([0, own - 1].map(|own| other.place(own)), [Constants::LastCache, Constants::SecondCache]);
+            let placed = [(0, 0), (own - 1, 0), (own - 1, 2)].map(|(own, moved)| other.place(own, moved));
+            assert_eq!(placed, [Constants::LastCache, Constants::SecondCache, Constants::LastCache]);
         }
     }
 }

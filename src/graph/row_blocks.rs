@@ -80,7 +80,7 @@ fn choose(chains: &[Chain], target: &Target, threads: usize) -> Result<Vec<Optio
     }
     let parts = forms.iter().flatten().flat_map(|form| &form.parts);
     // Whole or in blocks, weights come from memory once; after the first block they are in the last cache.
-    let prices = Prices::new(target, parts.map(application), |_| Constants::LastCache, threads);
+    let prices = Prices::new(target, parts.map(application), |_, _| Constants::LastCache, threads);
     let best = |(chain, forms): (&Chain, &Vec<Form>)| {
         let time = |form: &Form| form.time(chain, &prices);
         let (whole, divided) = forms.split_first()?;

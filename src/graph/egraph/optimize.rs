@@ -155,7 +155,7 @@ pub fn optimize(
     loaded.network.max_error = max_error;
     let resident = Resident::of(graph, target);
     loaded.network.least_halved = Some(strassen::LEAST_WORK);
-    loaded.network.constants_cached = resident.place(0) != Constants::Memory;
+    loaded.network.constants_cached = resident.place(0, 0) != Constants::Memory;
     let of_target = cost::byte_products(target);
     loaded.network.byte_products = match options.byte_products {
         None => of_target,
@@ -176,7 +176,8 @@ pub fn optimize(
     let saturate_ms = ms(start);
     let start = std::time::Instant::now();
     let roots: Vec<Id> = graph.outputs.iter().map(|v| loaded.class[v.0 as usize]).collect();
-    let prices = Prices::new(target, extract::applications(&loaded.network), |own| resident.place(own), threads);
+    let prices =
+        Prices::new(target, extract::applications(&loaded.network), |own, moved| resident.place(own, moved), threads);
     for term in extract::slower(&loaded.network, &prices) {
         loaded.network.leave_out(&term);
     }

@@ -190,7 +190,8 @@ mod tests {
         saturate(&mut loaded.network, &rules::clean(), budget);
         let target = Target::avx512();
         let resident = Resident::of(graph, &target);
-        let prices = Prices::new(&target, extract::applications(&loaded.network), |own| resident.place(own), 1);
+        let prices =
+            Prices::new(&target, extract::applications(&loaded.network), |own, moved| resident.place(own, moved), 1);
         let roots: Vec<Id> = graph.outputs.iter().map(|v| loaded.class[v.0 as usize]).collect();
         let (chosen, _) = extract::extract(&loaded.network, &roots, &prices, 5000).unwrap();
         let mut unfolded = store(graph, &loaded, &chosen).unwrap();

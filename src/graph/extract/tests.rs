@@ -26,7 +26,7 @@ use crate::runtime::{DType, Tensor};
 
 /// No algorithm competes.
 fn unpriced(target: &Target) -> Prices<'_> {
-    Prices::new(target, std::iter::empty(), |_| Constants::Memory, 1)
+    Prices::new(target, std::iter::empty(), |_, _| Constants::Memory, 1)
 }
 
 fn at_least(terms: &[(usize, i32)], least: i32) -> Constraint {
