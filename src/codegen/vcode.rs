@@ -17,6 +17,7 @@ pub mod operands;
 pub mod text;
 
 use crate::codegen::instruction::{InstructionName, TILES, TensorInstruction};
+use crate::codegen::target::{Isa, Target};
 use crate::expr::CompareOp;
 use crate::runtime::{DType, Error, Result};
 use operands::{Access, Class, Group, PerClass, Registers, define, insts};
@@ -95,6 +96,23 @@ impl Lane {
 pub struct VType {
     pub lane: Lane,
     pub lanes: u8,
+}
+
+impl VType {
+    /// Bytes of all lanes.
+    pub fn bytes(self) -> usize {
+        self.lanes as usize * self.lane.bytes()
+    }
+
+    /// Returns true if the lanes fill a register.
+    pub fn is_whole(self, target: &Target) -> bool {
+        self.bytes() == target.vector_bytes
+    }
+
+    /// Returns true if a comparison writes a mask register: one of whole registers of AVX-512.
+    pub fn compares_to_mask(self, target: &Target) -> bool {
+        target.isa == Isa::Avx512 && self.is_whole(target)
+    }
 }
 
 /// `base + index·scale + disp` bytes; scale is 1, 2, 4 or 8.

@@ -22,10 +22,15 @@ pub fn join(function: &mut Function, target: &Target) {
         let Inst::VCompare { op, dst: mask, ty, a, b } = function.insts[at] else { continue };
         let (&[_], &[end]) = (uses.written(mask.index()), uses.read(mask.index())) else { continue };
         let Inst::VSelect { dst, ty: selected, mask: by, a: yes, b: no } = function.insts[end] else { continue };
-        let whole = ty.lanes as usize * ty.lane.bytes() == target.vector_bytes;
         let same = (selected.lanes, selected.lane.bytes()) == (ty.lanes, ty.lane.bytes());
         let straight = end > at && !function.insts[at..end].iter().any(Inst::is_control);
-        if by == mask && whole && same && straight && uses.stays(a.index(), at, end) && uses.stays(b.index(), at, end) {
+        if by == mask
+            && ty.compares_to_mask(target)
+            && same
+            && straight
+            && uses.stays(a.index(), at, end)
+            && uses.stays(b.index(), at, end)
+        {
             function.insts[end] = Inst::VChoose { dst, op, ty, a, b, yes, no };
             joined.insert(at);
         }

@@ -53,8 +53,7 @@ impl Selector<'_> {
     /// `b` stays need not compute again.
     pub fn float_quotient(&mut self, a: Val, b: Val) -> Val {
         let ty = self.ty(a.lane, false);
-        let whole = ty.lanes as usize * ty.lane.bytes() == self.target.vector_bytes;
-        if self.target.isa != Isa::Avx512 || !whole || a.uniform && b.uniform {
+        if self.target.isa != Isa::Avx512 || !ty.is_whole(self.target) || a.uniform && b.uniform {
             return self.vector_binary(VBinary::Div, a, b);
         }
         let inverse = self.vector_unary(VUnary::Inverse, b);

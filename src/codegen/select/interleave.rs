@@ -348,14 +348,14 @@ impl Pass<'_> {
 
 /// The address of the vector `v` behind another.
 fn vector_address(addr: Addr, ty: VType, v: usize) -> Addr {
-    Addr { disp: addr.disp + (v * ty.lanes as usize * ty.lane.bytes()) as i32, ..addr }
+    Addr { disp: addr.disp + (v * ty.bytes()) as i32, ..addr }
 }
 
 /// The accesses of a body that together touch each element of a stretch, by their offsets.
 fn groups(body: &[Node]) -> Vec<Vec<Strided>> {
     let mut alike: BTreeMap<(u32, i64, usize, bool), Vec<Strided>> = BTreeMap::new();
     for s in body.iter().enumerate().filter_map(|(at, n)| Strided::of(at, n)) {
-        let key = (s.addr.base.0, s.distance, s.ty.lanes as usize * s.ty.lane.bytes(), s.store);
+        let key = (s.addr.base.0, s.distance, s.ty.bytes(), s.store);
         alike.entry(key).or_default().push(s);
     }
     let mut out = vec![];

@@ -270,7 +270,7 @@ impl MemoryAccess {
 fn pairs(insts: &[Inst]) -> Vec<bool> {
     let place = |inst: &Inst| match inst {
         Inst::VStore { ty, addr, part: None, .. } if addr.index.is_none() => {
-            Some((addr.base, i64::from(addr.disp), (ty.lanes as usize * ty.lane.bytes()) as i64))
+            Some((addr.base, i64::from(addr.disp), ty.bytes() as i64))
         }
         _ => None,
     };

@@ -88,7 +88,7 @@ fn load(inst: &Inst, target: &Target) -> Option<Load> {
     }
     match *inst {
         Inst::VLoad { dst, ty, addr, part: None, .. } => {
-            let whole = matches!(ty.lanes as usize * ty.lane.bytes(), 16 | 32 | 64);
+            let whole = matches!(ty.bytes(), 16 | 32 | 64);
             whole.then_some(Load { dst, ty, addr, broadcast: false })
         }
         Inst::VBroadcast { dst, ty, addr, .. } => {

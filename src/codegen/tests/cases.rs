@@ -120,7 +120,7 @@ fn arithmetic(ty: VType, out: &mut Vec<Case>) {
             dst
         }));
     }
-    if ty.lanes as usize * ty.lane.bytes() >= 16 {
+    if ty.bytes() >= 16 {
         for (op, same) in [Zip::Low, Zip::High, Zip::Even, Zip::Odd].into_iter().flat_map(|op| [(op, 0), (op, 1)]) {
             out.push(compute(format!("{op:?} {ty:?} {same}"), &[ty, ty], false, ty, |b, r| {
                 let dst = b.vreg();
@@ -198,7 +198,7 @@ fn arithmetic(ty: VType, out: &mut Vec<Case>) {
         }));
     }
     // Whole registers of AVX-512, the only ones that have it; the destination is new, or one of the operands.
-    if ty.lanes as usize * ty.lane.bytes() == 64 {
+    if ty.bytes() == 64 {
         for (op, keep) in COMPARISONS.into_iter().flat_map(|op| (0..3).map(move |keep| (op, keep))) {
             out.push(compute(format!("choose {op:?} {ty:?} {keep}"), &[ty, ty, ty], false, ty, |b, r| {
                 let dst = if keep == 0 { b.vreg() } else { r[keep - 1] };

@@ -41,7 +41,7 @@ impl Generator<'_> {
 
     fn addr(&mut self) -> Addr {
         let row = self.rng.random_range(0..ROWS) as i32;
-        let bytes = (self.ty.lanes as usize * self.ty.lane.bytes()) as i32;
+        let bytes = self.ty.bytes() as i32;
         let base = *self.pointers.choose(self.rng).unwrap();
         match self.rng.random_range(0..3) {
             0 => {
@@ -104,7 +104,7 @@ impl Generator<'_> {
                 let (dst, addr) = (self.target(), self.addr());
                 self.b.push(Inst::VBroadcast { dst, ty, mem, addr });
             }
-            20 if self.rng.random() && ty.lanes as usize * ty.lane.bytes() >= 16 => {
+            20 if self.rng.random() && ty.bytes() >= 16 => {
                 let (a, b, dst) = (self.any(), self.any(), self.target());
                 let op = *[Zip::Low, Zip::High, Zip::Even, Zip::Odd].choose(self.rng).unwrap();
                 self.b.push(Inst::VZip { op, dst, ty, a, b });

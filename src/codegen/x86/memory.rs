@@ -82,7 +82,7 @@ impl Lanes {
 
 /// The narrowest register of a type.
 pub(super) fn width(ty: VType) -> Width {
-    Width::of(ty.lanes as usize * ty.lane.bytes())
+    Width::of(ty.bytes())
 }
 
 fn is_load(inst: &Inst) -> bool {

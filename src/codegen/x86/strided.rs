@@ -6,7 +6,7 @@
 //! (AVX-512) spreads its lanes over `stride` vectors and stores each under a mask.
 
 use super::encode::{Encoding, Memory, Rm, Width};
-use super::memory::extension;
+use super::memory::{extension, width};
 use super::opcode::{self, Op};
 use crate::codegen::vcode::lanes::{Lanes, Widening};
 use crate::codegen::vcode::{VType, Zip};
@@ -253,7 +253,7 @@ impl Emitter<'_> {
 
     /// AVX-512: one permutation of two registers, which overwrites its table or its first source.
     pub(super) fn zip_by_table(&mut self, op: Zip, ty: VType, d: u8, a: u8, b: u8) {
-        let (lanes, lane, w) = (ty.lanes as usize, ty.lane.bytes(), Width::of(ty.lanes as usize * ty.lane.bytes()));
+        let (lanes, lane, w) = (ty.lanes as usize, ty.lane.bytes(), width(ty));
         let over_first = d == a || d == b;
         // the first source is the destination: `b` may be that as well
         let swapped = if d == b && d != a { lanes } else { 0 };
@@ -273,7 +273,7 @@ impl Emitter<'_> {
 
     /// AVX2: halves of 128 bits are zipped by themselves, then put in order.
     pub(super) fn zip_by_unpacking(&mut self, op: Zip, ty: VType, d: u8, a: u8, b: u8) {
-        let (wide, w) = (ty.lane.bytes() == 8, Width::of(ty.lanes as usize * ty.lane.bytes()));
+        let (wide, w) = (ty.lane.bytes() == 8, width(ty));
         let (low, high) = match wide {
             true => (opcode::UNPACK_LOW_Q, opcode::UNPACK_HIGH_Q),
             false => (opcode::UNPACK_LOW_D, opcode::UNPACK_HIGH_D),
@@ -304,7 +304,7 @@ impl Emitter<'_> {
     /// Lanes of 8 and 16 bits: zipped, or sorted into even and odd ones, in each 16 bytes by itself; then the quarters or halves
     /// of these are put in order.
     pub(super) fn zip_narrow(&mut self, op: Zip, ty: VType, d: u8, a: u8, b: u8) {
-        let (lane, w) = (ty.lane.bytes(), Width::of(ty.lanes as usize * ty.lane.bytes()));
+        let (lane, w) = (ty.lane.bytes(), width(ty));
         let (t, u) = (self.temporaries.vector[0], self.temporaries.vector[1]);
         // 8 bytes are a unit: where each is in the two registers, one behind the other
         let (units, blocks) = (w.bytes() / 8, w.bytes() / 16);

@@ -10,7 +10,6 @@ use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{Selected, Selector};
 use crate::codegen::select::tree::Node;
 use crate::codegen::select::value::{contracts, product};
-use crate::codegen::target::Isa;
 use crate::codegen::vcode::{Inst, VBinary};
 use crate::expr::Var;
 use crate::expr::scalar::numbers_only;
@@ -69,10 +68,10 @@ impl Selector<'_> {
         let value = self.with_lane(value, combined.lane)?;
         let broken = self.vector_compare(CompareOp::Ne, value, value);
         let ty = self.ty(combined.lane, broken.uniform && combined.uniform);
-        let masked = self.target.isa == Isa::Avx512 && ty.lanes as usize * ty.lane.bytes() == self.target.vector_bytes;
-        Ok(match masked {
-            true => self.vector_select(broken, value, combined),
-            false => self.vector_binary(VBinary::Or, combined, broken),
+        Ok(if ty.compares_to_mask(self.target) {
+            self.vector_select(broken, value, combined)
+        } else {
+            self.vector_binary(VBinary::Or, combined, broken)
         })
     }
 
