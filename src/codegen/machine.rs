@@ -111,6 +111,11 @@ impl Machine {
         self.cache_bytes[level] as f64 * self.cache_fill
     }
 
+    /// Returns true if so many instructions may stand one after the other in place of a loop.
+    pub fn unrolls(&self, instructions: f64) -> bool {
+        instructions <= self.unrolled_operations as f64
+    }
+
     /// Cycles to start and finish a register block of so many vectors.
     pub fn edge_cycles(&self, vectors: f64) -> f64 {
         self.block_edge_cycles + self.vector_edge_cycles * vectors

@@ -151,7 +151,7 @@ fn has_short_sums(scop: &Scop, target: &Target) -> bool {
     scop.statements.iter().filter(|s| s.reduce.is_some()).any(|s| {
         let summed = s.vars().filter(|&v| !s.write.iter().any(|w| w.uses(v)));
         let steps = summed.map(|v| s.iterators[v.0 as usize].extent).try_fold(1i64, i64::checked_mul);
-        steps.is_some_and(|n| n > 1 && n <= target.machine.unrolled_operations)
+        steps.is_some_and(|n| n > 1 && target.machine.unrolls(n as f64))
     })
 }
 

@@ -256,7 +256,7 @@ impl Bands<'_> {
             row.phi.iter().map(|p| operations(self.scop, p.0) + references(self.scop, p.0).len() as f64).sum();
         let extent = row.extent(self.scop);
         let all = once * (extent * unrolled) as f64;
-        row.tile == 1 && extent <= machine.short_loop_steps && all <= machine.unrolled_operations as f64
+        row.tile == 1 && extent <= machine.short_loop_steps && machine.unrolls(all)
     }
 
     /// Points of one iteration of the only loop of a band, `lanes` or a multiple: long vector loops that leave enough

@@ -401,7 +401,7 @@ impl Phase<'_> {
         }
         let blocked =
             |v: Var| points_of(&block, v) > 1 || shared.blocked.iter().any(|b| unit(&outer.rows[b.0], main) == Some(v));
-        // Products with a literal 0 are no code.
+        // Products with a literal 0 are not code.
         let share: f64 = refs.iter().filter_map(|r| r.nonzero).product();
         let mut unrolling = !block.lanes_reduced;
         let mut loops: Vec<Row> = vec![];
@@ -414,9 +414,7 @@ impl Phase<'_> {
                 .iter()
                 .filter(|c| c.uses(axis.iterator))
                 .all(|c| c.terms.iter().all(|t| t.0 == axis.iterator || blocked(t.0)));
-            unrolling &= together == 1
-                && decided
-                && (operations * steps) as f64 * share <= self.target.machine.unrolled_operations as f64;
+            unrolling &= together == 1 && decided && self.target.machine.unrolls((operations * steps) as f64 * share);
             if unrolling {
                 operations *= steps;
             }

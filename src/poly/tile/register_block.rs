@@ -354,7 +354,7 @@ impl Problem<'_> {
         let depends = self.axes.iter().filter(|a| r.depends(a.iterator));
         let unrolled = depends.clone().filter(|a| !a.reduced).all(|a| points[1..].contains(&(a.iterator, a.extent)));
         operations *= depends.filter(|a| a.reduced).map(|a| a.extent).product::<i64>();
-        (unrolled && operations as f64 * share <= self.target.machine.unrolled_operations as f64).then_some(share)
+        (unrolled && self.target.machine.unrolls(operations as f64 * share)).then_some(share)
     }
 
     /// The points of a block: those of the vector first, then those of the unrolled axes.
@@ -373,9 +373,7 @@ impl Problem<'_> {
     fn is_unrolled(&self, points: &[(Var, i64)]) -> bool {
         let summed: Vec<&Axis> = self.axes.iter().filter(|a| a.reduced).collect();
         let instances = summed.iter().fold(self.vectors(points), |n, a| n.saturating_mul(a.extent));
-        !summed.is_empty()
-            && summed.iter().all(|a| !a.conditioned)
-            && instances <= self.target.machine.unrolled_operations
+        !summed.is_empty() && summed.iter().all(|a| !a.conditioned) && self.target.machine.unrolls(instances as f64)
     }
 
     /// Vectors of a block with these points.
