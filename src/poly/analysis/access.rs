@@ -54,6 +54,12 @@ impl Reference {
         self.strides[v.0 as usize] != Some(0)
     }
 
+    /// Returns true if a subscript is computed: its dimension, which is not among [`Reference::subscripts`], may lie between two
+    /// of these, whose elements then are not neighbours.
+    fn is_gathered(&self) -> bool {
+        self.strides.iter().any(Option::is_none)
+    }
+
     /// Returns true if a packed copy made before the kernel is right and has no more elements than the tensor: nothing
     /// writes it, no iterator of `statement` is in two subscripts, none has more values than its dimension, and only
     /// zero is read outside.
@@ -76,8 +82,7 @@ impl Reference {
     pub fn footprint(&self, extent: &impl Fn(Var) -> i64, line: i64) -> f64 {
         let mut run = self.bytes;
         let mut rows = 1.0;
-        // a dimension with a computed subscript, which is not in the list, may lie between
-        let gathered = self.strides.iter().any(Option::is_none);
+        let gathered = self.is_gathered();
         let mut ended = false;
         for (a, size) in self.subscripts.iter().rev() {
             let (lo, hi) = a.bounds(|v| (0, extent(v) - 1));
@@ -107,7 +112,7 @@ impl Reference {
             let (lo, hi) = a.bounds(|v| (0, extent(v) - 1));
             let count = (hi - lo + 1).min(*size);
             run *= count;
-            if count < *size {
+            if count < *size || self.is_gathered() {
                 break;
             }
         }
@@ -258,7 +263,8 @@ mod tests {
         assert_eq!(footprint(&read, 1, 8), 64.0);
         assert_eq!(footprint(&read, 100, 4), 6400.0);
         // rows of which each may lie anywhere
-        let gathered = Reference { strides: vec![None; read.strides.len()], ..read };
+        let gathered = Reference { strides: vec![None; read.strides.len()], ..read.clone() };
         assert_eq!(footprint(&gathered, 100, 8), 6400.0);
+        assert_eq!([&read, &gathered].map(|r| r.run(&|v| if v == row { 100 } else { 8 })), [3200, 32]);
     }
 }
