@@ -506,3 +506,18 @@ fn functions_and_files_stay_short() {
     assert!(counted > 2000, "only {counted} functions are seen");
     assert!(long.is_empty(), "{}", long.join("\n"));
 }
+
+/// A change that no test notices is explained for code that is there.
+#[test]
+fn equivalent_mutants_are_of_lines_that_exist() {
+    let text = fs::read_to_string(root().join("tests/mutants/equivalent.txt")).unwrap();
+    let blocks: Vec<Vec<&str>> = text.split("\n\n").map(|b| b.trim().lines().collect()).collect();
+    let mutants: Vec<_> = blocks.iter().filter(|b| !b[0].starts_with('#')).collect();
+    assert!(mutants.len() > 5, "only {} mutants are seen", mutants.len());
+    for mutant in mutants {
+        let [file, old, new, _] = mutant[..] else { panic!("not four lines: {mutant:?}") };
+        let (old, new) = (old.strip_prefix("- ").unwrap(), new.strip_prefix("+ ").unwrap());
+        let code = fs::read_to_string(root().join(file)).unwrap();
+        assert!(old != new && code.lines().any(|l| l.trim() == old), "{file} has no line `{old}`");
+    }
+}

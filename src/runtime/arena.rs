@@ -146,6 +146,9 @@ mod tests {
         // By size 576 bytes, by lifetime 512.
         let requests = [request(128, 2, 4), request(192, 0, 2), request(256, 0, 1), request(192, 2, 4)];
         assert_eq!(plan(&requests).bytes, 512);
+        // By size, and by the steps at which they begin or end, 576 bytes.
+        let requests = [request(128, 2, 4), request(192, 3, 5), request(192, 3, 3), request(256, 5, 5)];
+        assert_eq!(plan(&requests).bytes, 512);
     }
 
     #[test]

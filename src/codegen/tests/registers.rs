@@ -2,7 +2,7 @@
 
 use super::program::{Builder, Case, at, data};
 use super::{native, random};
-use crate::codegen::regalloc::allocation::{Allocation, Place, Step};
+use crate::codegen::regalloc::allocation::{Allocation, Place, RegisterFile, Step};
 use crate::codegen::regalloc::checker;
 use crate::codegen::vcode::operands::{Class, PerClass};
 use crate::codegen::vcode::{GprOp, Inst, Lane, Operand, VBinary, VType};
@@ -223,6 +223,45 @@ fn temporaries_that_share_a_register_are_refused() {
 fn refused(function: &crate::codegen::vcode::Function, wrong: &Allocation, target: &Target, words: &str) {
     let message = checker::check(function, wrong, target).expect_err(words).to_string();
     assert!(message.contains(words), "{message}");
+}
+
+/// The stack pointer and others that the emitter keeps for itself.
+#[test]
+fn registers_that_may_not_be_allocated_are_refused() {
+    let mut tried = [0, 0];
+    for target in [Target::avx2(), Target::neon()] {
+        let allocatable = RegisterFile::of(target.isa).registers;
+        let reserved = (0..).find(|r| !allocatable.gpr.contains(r)).unwrap();
+        for case in random::programs(&target).iter().take(60) {
+            let allocation = regalloc::allocate(&case.function, &target).unwrap();
+            for i in 0..allocation.steps.len() {
+                let mut wrong = allocation.clone();
+                match &mut wrong.steps[i] {
+                    Step::Inst { inst, .. } => {
+                        let mut of_inst = 0;
+                        inst.registers_mut(&mut |class, _, r| {
+                            if class == Class::Gpr {
+                                *r = reserved.into();
+                                of_inst += 1;
+                            }
+                        });
+                        if of_inst > 0 {
+                            refused(&case.function, &wrong, &target, "may not be used");
+                            tried[0] += 1;
+                        }
+                    }
+                    Step::Store { class: Class::Gpr, register, .. }
+                    | Step::Load { class: Class::Gpr, register, .. } => {
+                        *register = reserved;
+                        refused(&case.function, &wrong, &target, "names a place that does not exist");
+                        tried[1] += 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    assert!(tried.iter().all(|t| *t > 20), "{tried:?}");
 }
 
 /// A temporary in the register of a value that the next instruction reads.

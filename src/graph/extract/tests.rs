@@ -9,13 +9,13 @@ use super::relaxation::Relaxation;
 use super::solve::{Effort, improve};
 use super::{ExtractionReport, Outcome, from_source, work};
 use crate::codegen::Target;
-use crate::expr::{BinaryOp, CompareOp};
+use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::builder::GraphBuilder;
 use crate::graph::egraph::convert::{Loaded, load, store};
 use crate::graph::egraph::saturate::{Budget, saturate};
 use crate::graph::egraph::{EgraphOptions, Optimized, optimize};
 use crate::graph::fold::memo;
-use crate::graph::fusion::Way;
+use crate::graph::fusion::{Way, fuse};
 use crate::graph::ir::{Graph, ValueId};
 use crate::graph::op::{Layout, Op, ReduceOp};
 use crate::graph::price::Prices;
@@ -133,12 +133,31 @@ fn summed(b: &mut GraphBuilder, x: ValueId, i: usize) -> ValueId {
     b.add(x, other).unwrap()
 }
 
-/// The larger of both, or the one that is no number; the other has one row, which is computed apart.
+/// The larger of both, or the one that is not a number; the other has one row, which is computed apart.
 fn largest(b: &mut GraphBuilder, x: ValueId, i: usize) -> ValueId {
     let other = b.input(&format!("x{i}"), DType::F32, &[8]);
     let best = b.binary(BinaryOp::Max, x, other).unwrap();
     let broken = b.op(Op::Compare(CompareOp::Ne), &[other, other]).unwrap()[0];
     b.op(Op::Select, &[broken, other, best]).unwrap()[0]
+}
+
+/// Numbers are not tensors that a kernel has to read: it takes any number of them.
+#[test]
+fn numbers_do_not_count_as_inputs_of_a_kernel() {
+    let kernels = |shape: &'static [i64]| {
+        let mut b = GraphBuilder::new("chain");
+        let mut x = b.input("x", DType::F32, &[4, 8]);
+        for i in 0..70 {
+            let c = b.constant(Tensor::new(shape, &[1.0 + i as f32; 8][..shape.iter().product::<i64>() as usize]));
+            x = b.add(x, c).unwrap();
+            x = b.op(Op::Unary(UnaryOp::Tanh), &[x]).unwrap()[0];
+        }
+        b.output("y", x).unwrap();
+        let Optimized { graph, placements, .. } = optimized(&b.build().unwrap(), &EgraphOptions::default());
+        fuse(&graph, &placements).unwrap().len()
+    };
+    assert_eq!(kernels(&[]), 1);
+    assert!(kernels(&[8]) > 1);
 }
 
 #[test]
@@ -369,9 +388,9 @@ fn an_interrupted_search_keeps_its_repaired_answer() {
     }
 }
 
-/// Values in the middle of a quantisation between convolutions have no conversions of layout: its ends have.
-#[test]
-fn only_the_ends_of_a_chain_change_their_layout() {
+/// The operators whose results have conversions of layout, of a quantisation between convolutions; the result of its maximum
+/// may be an output.
+fn converted(is_output: bool) -> Vec<(String, DType)> {
     let mut b = GraphBuilder::new("quantised");
     let x = b.input("x", DType::F32, &[1, 8, 6, 6]);
     let weights = |b: &mut GraphBuilder, seed| b.constant(Tensor::seeded(DType::F32, &[8, 8, 3, 3], seed, 0, 2));
@@ -381,6 +400,9 @@ fn only_the_ends_of_a_chain_change_their_layout() {
     for (op, v) in [(BinaryOp::Div, 3.0), (BinaryOp::Max, 0.0), (BinaryOp::Min, 255.0), (BinaryOp::Add, 0.25)] {
         let v = number(&mut b, v);
         y = b.binary(op, y, v).unwrap();
+        if is_output && op == BinaryOp::Max {
+            b.output("maximum", y).unwrap();
+        }
     }
     y = b.op(Op::Cast(DType::U8), &[y]).unwrap()[0];
     y = b.op(Op::Cast(DType::F32), &[y]).unwrap()[0];
@@ -404,8 +426,16 @@ fn only_the_ends_of_a_chain_change_their_layout() {
     }
     converted.sort();
     converted.dedup();
+    converted
+}
+
+/// Values in the middle of a chain have no conversions of layout: its ends have, and an output ends one.
+#[test]
+fn only_the_ends_of_a_chain_change_their_layout() {
     let pair = |op: &str, dtype| (op.to_string(), dtype);
-    assert_eq!(converted, [pair("cast", DType::F32), pair("cast", DType::U8), pair("conv", DType::F32)]);
+    let ends = [pair("cast", DType::F32), pair("cast", DType::U8), pair("conv", DType::F32)];
+    assert_eq!(converted(false), ends);
+    assert_eq!(converted(true), [&ends[..], &[pair("max", DType::F32)]].concat());
 }
 
 /// Convolutions of 1x1 and 3x3 taps, the latter with strides 1 and 2; those with stride 1 have `channels` channels and a bias.

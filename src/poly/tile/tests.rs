@@ -569,6 +569,7 @@ fn steps_of_a_serial_row_run_in_parallel() {
         assert!(!parallel(node, 63.0 * machine.serial_ns));
     }
     assert!(!parallel(band(vec![t.clone()], band(vec![Row { coincident: false, ..i.clone() }], Node::Leaf)), 1e9));
+    assert!(!parallel(band(vec![Row { tile: 4, ..t }], band(vec![i.clone()], Node::Leaf)), 1e9));
 }
 
 mod literals;
