@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 /// Size, cost and end of an extraction.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ExtractionReport {
-    /// Variables and rows of the ILP.
+    /// Variables of the ILP.
     pub variables: usize,
     /// Constraints of the ILP.
     pub rows: usize,
-    /// Predicted time of the greedy answer and of the answer, in ns.
+    /// Predicted time of the greedy answer, in ns.
     pub greedy_ns: f64,
     /// Predicted time of the answer, in ns.
     pub chosen_ns: f64,
@@ -20,7 +20,7 @@ pub struct ExtractionReport {
     pub cuts: usize,
     /// End of the search.
     pub outcome: Outcome,
-    /// Multiply-adds of the source graph and of the answer.
+    /// Multiply-adds of the source graph.
     pub source_work: u64,
     /// Multiply-adds of the answer.
     pub work: u64,
