@@ -320,7 +320,11 @@ pub(super) fn rotary_embedding(g: &mut Importer, n: &Source) -> Result<Vec<Value
 pub(super) fn causal_conv_with_state(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (x, w, bias, past) = (n.input(0)?, n.input(1)?, n.optional(2), n.optional(3));
     let (&[batch, channels, _], &[_, 1, kernel]) = (g.shape(x), g.shape(w)) else {
-        return Err(Error::Invalid(format!("shapes {:?} and {:?} of operand and weights", g.shape(x), g.shape(w))));
+        return Err(Error::Invalid(format!(
+            "an operand of shape {:?} does not fit weights of shape {:?}, which are of 3 dimensions, the second of 1",
+            g.shape(x),
+            g.shape(w)
+        )));
     };
     let past = match past {
         Some(past) => past,

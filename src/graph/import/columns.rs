@@ -106,7 +106,11 @@ pub(super) fn shrink(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 pub(super) fn swiglu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (a, b) = (n.input(0)?, n.input(1)?);
     if g.shape(a) != g.shape(b) {
-        return Err(Error::Invalid(format!("operands of shapes {:?} and {:?}", g.shape(a), g.shape(b))));
+        return Err(Error::Invalid(format!(
+            "operands have shapes {:?} and {:?}, not the same one",
+            g.shape(a),
+            g.shape(b)
+        )));
     }
     let alpha = n.float("alpha", 1.0);
     let gated = if alpha == 1.0 {

@@ -177,7 +177,9 @@ pub(super) fn local_response_normalization(g: &mut Importer, n: &Source) -> Resu
     g.require_float(x)?;
     let (shape, size) = (g.shape(x).to_vec(), n.int("size", 0));
     if shape.len() < 2 || !(1..=4096).contains(&size) {
-        return Err(Error::Invalid(format!("a window of {size} channels over shape {shape:?}")));
+        return Err(Error::Invalid(format!(
+            "`size` is {size}, not within 1 to 4096, or shape {shape:?} has no channels"
+        )));
     }
     if shape.contains(&0) {
         return Ok(vec![x]);

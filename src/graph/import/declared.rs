@@ -96,7 +96,7 @@ pub(super) fn input_specs(graph: &GraphProto) -> Result<(Vec<InputSpec>, Vec<Inp
 
 fn input_spec(input: &ValueInfoProto) -> Result<InputSpec> {
     let name = &input.name;
-    let unknown = || Error::Unsupported(format!("input `{name}` is no tensor, sequence or optional"));
+    let unknown = || Error::Unsupported(format!("input `{name}` is not a tensor, sequence or optional"));
     let (kind, ty) = input.r#type.as_ref().and_then(kind).ok_or_else(unknown)?;
     let dtype = tensor::dtype(ty.elem_type).map_err(|e| e.context(&format!("input `{name}`")))?;
     let any_rank = kind == Kind::Tensor && ty.shape.is_none();

@@ -42,7 +42,8 @@ pub(super) fn aligned(
         Some(axis) => g.axis(axis, rank)?,
         None => return Ok(inputs),
     };
-    let misfit = || Error::Invalid(format!("an operand of shape {shape:?} from axis {first} of {rank} dimensions"));
+    let misfit =
+        || Error::Invalid(format!("an operand of shape {shape:?} does not fit {rank} dimensions from axis {first} on"));
     // an operand of one element stretches from anywhere
     let after = rank.checked_sub(first + shape.len());
     let mut wide = vec![1; first];
@@ -63,7 +64,7 @@ pub(super) fn tile(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (tiles, axis) = (whole(g, tiles, "tiles")?, whole(g, axis, "axis")?);
     let axis = g.axis(axis, g.rank(x))?;
     if !(1..=1 << 20).contains(&tiles) {
-        return Err(Error::Invalid(format!("{tiles} tiles")));
+        return Err(Error::Invalid(format!("`tiles` is {tiles}, not within 1 to 1048576")));
     }
     let mut shape = g.shape(x).to_vec();
     let y = g.unsqueezed(x, axis)?;

@@ -51,12 +51,17 @@ pub(super) fn linear_attention(g: &mut Importer, n: &Source) -> Result<Vec<Value
     let (batch, steps, width) = (shape[0], shape[2], shape[3]);
     let fits = queries % heads == 0 && g.shape(q) == [batch, queries, steps, width] && g.shape(v)[..3] == shape[..3];
     if !fits || !(1..=MAX_STEPS).contains(&steps) {
-        return Err(Error::Invalid(format!("queries {:?} and keys {shape:?}", g.shape(q))));
+        return Err(Error::Invalid(format!(
+            "queries of shape {:?} do not fit keys of shape {shape:?}, or there are more than {MAX_STEPS} steps",
+            g.shape(q)
+        )));
     }
     let kept = past.map_or(given, |p| g.ty(p).dtype);
     let state = match past {
         Some(past) if g.shape(past) == [batch, heads, width, size] => g.cast_to(past, DType::F32)?,
-        Some(past) => return Err(Error::Invalid(format!("a state of shape {:?}", g.shape(past)))),
+        Some(past) => {
+            return Err(Error::Invalid(format!("a state of shape {:?} does not fit keys and values", g.shape(past))));
+        }
         None => {
             let zero = g.constant(Tensor::new(&[], &[0f32]));
             g.expanded(zero, &[batch, heads, width, size])?

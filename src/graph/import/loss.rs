@@ -55,7 +55,7 @@ fn likelihood(g: &mut Importer, n: &Source, x: ValueId) -> Result<ValueId> {
     let mut loss = g.neg(picked)?;
     let mut weight = match weights {
         Some(w) if g.shape(w) != [shape[1]] => {
-            return Err(Error::Invalid(format!("weights of shape {:?} for {} classes", g.shape(w), shape[1])));
+            return Err(Error::Invalid(format!("weights of shape {:?} do not fit {} classes", g.shape(w), shape[1])));
         }
         Some(w) => Some(g.emit(Op::Gather { axis: 0 }, &[w, class])?),
         None => None,

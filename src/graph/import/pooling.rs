@@ -158,7 +158,11 @@ pub(super) fn max_unpool(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         return Err(Error::Invalid(format!("output_shape {shape:?} is smaller than {inferred:?}")));
     }
     if g.shape(positions) != g.shape(x) {
-        return Err(Error::Invalid(format!("positions of shape {:?} for {:?}", g.shape(positions), g.shape(x))));
+        return Err(Error::Invalid(format!(
+            "positions of shape {:?} do not fit values of shape {:?}",
+            g.shape(positions),
+            g.shape(x)
+        )));
     }
     // positions count in the tensor that was pooled, whose extents are the inferred ones
     let y = g.emit_all(Op::Opaque { function: "max_unpool".into(), attributes: inferred.clone() }, &[x, positions])?[0];
@@ -172,7 +176,7 @@ pub(super) fn max_unpool(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 /// The exponent of a norm; before operator set 2 it is a float.
 fn exponent(n: &Source) -> Result<f64> {
     let p = if n.opset < 2 { f64::from(n.float("p", 2.0)) } else { n.int("p", 2) as f64 };
-    if p > 0.0 { Ok(p) } else { Err(Error::Invalid(format!("p = {p}"))) }
+    if p > 0.0 { Ok(p) } else { Err(Error::Invalid(format!("`p` is {p}, which is not positive"))) }
 }
 
 impl Importer<'_> {

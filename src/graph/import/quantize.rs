@@ -48,7 +48,10 @@ impl Importer<'_> {
     pub(super) fn single(&mut self, x: ValueId) -> Result<ValueId> {
         match self.shape(x).iter().product::<i64>() {
             1 => self.reshape_to(x, vec![]),
-            _ => Err(Error::Invalid(format!("a scale or zero point of shape {:?}", self.shape(x)))),
+            _ => Err(Error::Invalid(format!(
+                "a scale or zero point of shape {:?} does not have one element",
+                self.shape(x)
+            ))),
         }
     }
 }
@@ -78,7 +81,9 @@ fn spread(g: &mut Importer, n: &Source, value: ValueId, shape: &[i64]) -> Result
     let block = n.int("block_size", 0);
     if block == 0 {
         if own != [shape[axis]] {
-            return Err(Error::Invalid(format!("a scale or zero point of shape {own:?} for axis {axis} of {shape:?}")));
+            return Err(Error::Invalid(format!(
+                "a scale or zero point of shape {own:?} does not fit axis {axis} of {shape:?}"
+            )));
         }
         let mut along = vec![1; shape.len()];
         along[axis] = shape[axis];
@@ -473,11 +478,11 @@ pub(super) fn quantized_conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId
 }
 
 fn operands(n: &Source) -> Result<[ValueId; 8]> {
-    let mut found = vec![];
+    let mut operands = vec![];
     for i in 0..8 {
-        found.push(n.input(i)?);
+        operands.push(n.input(i)?);
     }
-    found.try_into().map_err(|_| Error::Internal("eight operands were read".into()))
+    operands.try_into().map_err(|_| Error::Internal("eight operands were read".into()))
 }
 
 /// A vector as a matrix of one column.

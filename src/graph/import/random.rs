@@ -97,7 +97,10 @@ pub(super) fn bernoulli(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 pub(super) fn multinomial(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
     let &[batch, classes] = g.shape(x) else {
-        return Err(Error::Invalid(format!("logarithms of probabilities of shape {:?}", g.shape(x))));
+        return Err(Error::Invalid(format!(
+            "logarithms of probabilities of shape {:?} do not have 2 dimensions",
+            g.shape(x)
+        )));
     };
     let samples = n.int("sample_size", 1);
     let ty = match n.int("dtype", 6) {
@@ -106,7 +109,7 @@ pub(super) fn multinomial(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> 
         other => return Err(Error::Invalid(format!("indices of type {other}"))),
     };
     if !(0..=1 << 30).contains(&samples) || classes < 1 {
-        return Err(Error::Invalid(format!("{samples} samples of {classes} classes")));
+        return Err(Error::Invalid(format!("{samples} samples of {classes} classes are not possible")));
     }
     let generator = Generator::of(g, n);
     let gumbel = |i: u64| -(-(1.0 - generator.uniform(i)).ln()).ln();

@@ -17,7 +17,7 @@ pub(super) fn center_crop_pad(g: &mut Importer, n: &Source) -> Result<Vec<ValueI
     let rank = g.rank(x);
     let axes = g.distinct_axes(n.ints("axes").unwrap_or_else(|| (0..rank as i64).collect()), rank)?;
     if axes.len() != wanted.len() || wanted.iter().any(|d| !(0..=1 << 40).contains(d)) {
-        return Err(Error::Invalid(format!("shape {wanted:?} for axes {axes:?}")));
+        return Err(Error::Invalid(format!("shape {wanted:?} does not fit axes {axes:?}")));
     }
     let (mut before, mut after) = (vec![0; rank], vec![0; rank]);
     for (axis, size) in axes.into_iter().zip(wanted) {
@@ -41,7 +41,11 @@ pub(super) fn reverse_sequence(g: &mut Importer, n: &Source) -> Result<Vec<Value
     let rank = g.rank(x);
     let (batch, time) = (g.axis(n.int("batch_axis", 1), rank)?, g.axis(n.int("time_axis", 0), rank)?);
     if batch == time || g.shape(lengths) != [g.shape(x)[batch]] {
-        return Err(Error::Invalid(format!("lengths {:?} for sequences {:?}", g.shape(lengths), g.shape(x))));
+        return Err(Error::Invalid(format!(
+            "lengths of shape {:?} do not fit sequences of shape {:?}",
+            g.shape(lengths),
+            g.shape(x)
+        )));
     }
     let order: Vec<usize> = [batch, time].into_iter().chain((0..rank).filter(|d| ![batch, time].contains(d))).collect();
     let rows = g.permuted(x, &order)?;
@@ -71,13 +75,13 @@ pub(super) fn col2im(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (stride, dilation) = (per_axis(n, "strides", axes, 1, 1)?, per_axis(n, "dilations", axes, 1, 1)?);
     let sizes = image.iter().chain(&kernel);
     if kernel.len() != axes || sizes.clone().any(|d| !(1..=1 << 20).contains(d)) {
-        return Err(Error::Invalid(format!("blocks {kernel:?} of an image {image:?}")));
+        return Err(Error::Invalid(format!("blocks of {kernel:?} do not fit an image of {image:?}")));
     }
     let room = |d: usize| image[d] + pads[d] + pads[axes + d] - (kernel[d] - 1) * dilation[d] - 1;
     let places: Vec<i64> = (0..axes).map(|d| room(d).div_euclid(stride[d]) + 1).collect();
     let taps = count(&kernel);
     let &[batch, columns, positions] = g.shape(x) else {
-        return Err(Error::Invalid(format!("columns of shape {:?}", g.shape(x))));
+        return Err(Error::Invalid(format!("columns of shape {:?} do not have 3 dimensions", g.shape(x))));
     };
     if places.iter().any(|p| *p < 1) || positions != count(&places) || columns % taps != 0 {
         return Err(Error::Invalid(format!(
@@ -102,7 +106,9 @@ pub(super) fn eye_like(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (rows, columns) = match *g.shape(x) {
         [rows, columns] => (rows, columns),
         [size] => (size, size),
-        ref other => return Err(Error::Invalid(format!("an operand of shape {other:?}"))),
+        ref other => {
+            return Err(Error::Invalid(format!("an operand of shape {other:?} does not have 1 or 2 dimensions")));
+        }
     };
     let to = match n.int("dtype", 0) {
         0 => g.ty(x).dtype,

@@ -241,7 +241,10 @@ fn check_quantised(g: &Importer, weights: ValueId, by: Quantised, count: i64, ro
         let Some(ty) = value.map(|v| g.ty(v)) else { continue };
         if ty.dtype != expected || ![vec![count], vec![count, rows]].contains(&ty.shape) {
             let shape = &ty.shape;
-            return Err(Error::Invalid(format!("a scale or zero point of type {} and shape {shape:?}", ty.dtype)));
+            return Err(Error::Invalid(format!(
+                "a scale or zero point of type {} and shape {shape:?} does not fit the weights",
+                ty.dtype
+            )));
         }
     }
     Ok(())

@@ -19,7 +19,7 @@ impl Importer<'_> {
         let (a, b) = (self.ty(a).dtype, self.ty(b).dtype);
         match a == b || b.is_float() {
             true => Ok(()),
-            false => Err(Error::Invalid(format!("operands of types {a} and {b}"))),
+            false => Err(Error::Invalid(format!("operands have types {a} and {b}, not the same one"))),
         }
     }
 
@@ -45,7 +45,7 @@ impl Importer<'_> {
             let k = self.shape(b)[0];
             b = self.reshape_to(b, vec![k, 1])?;
         }
-        let y = self.wrapped(Op::MatMul { transpose_a: false, transpose_b: false }, &[a, b])?;
+        let y = self.matmul(a, b, false)?;
         let mut shape = self.shape(y).to_vec();
         if vector_b {
             shape.pop();

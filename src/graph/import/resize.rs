@@ -147,7 +147,11 @@ fn plan(g: &mut Importer, n: &Source, x: ValueId, crops: bool) -> Result<Vec<Axi
         let region = region.ok_or_else(|| Error::Invalid("its region is missing".into()))?;
         let region = g.floats(region, "region")?;
         if region.len() != 2 * axes.len() {
-            return Err(Error::Invalid(format!("a region of {} numbers for {} axes", region.len(), axes.len())));
+            return Err(Error::Invalid(format!(
+                "a region of {} numbers does not fit {} axes",
+                region.len(),
+                axes.len()
+            )));
         }
         for (i, &a) in axes.iter().enumerate() {
             plan[a].region = (f64::from(region[i]), f64::from(region[i + axes.len()]));

@@ -208,7 +208,9 @@ impl Importer<'_> {
     fn rows_of(&mut self, x: ValueId) -> Result<(ValueId, Vec<i64>)> {
         let shape = self.shape(x).to_vec();
         if shape.len() < 3 || shape[2..].contains(&0) {
-            return Err(Error::Invalid(format!("an image of shape {shape:?}")));
+            return Err(Error::Invalid(format!(
+                "an image of shape {shape:?} has fewer than 3 dimensions or no elements"
+            )));
         }
         let elements = count(&shape[2..]);
         let x = self.reshape_to(x, vec![shape[0], shape[1], elements])?;
@@ -223,7 +225,7 @@ pub(super) fn grid_sample(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> 
     let (shape, places) = (g.shape(x).to_vec(), g.shape(grid).to_vec());
     let axes = shape.len() as i64 - 2;
     if axes < 1 || places.len() != shape.len() || places[0] != shape[0] || places.last() != Some(&axes) {
-        return Err(Error::Invalid(format!("a grid of shape {places:?} for an image of shape {shape:?}")));
+        return Err(Error::Invalid(format!("a grid of shape {places:?} does not fit an image of shape {shape:?}")));
     }
     let how = Interpolation::named(&n.string("mode", "linear"))?;
     let at_centres = n.flag("align_corners", false);
@@ -265,11 +267,11 @@ pub(super) fn affine_grid(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> 
     let size = g.integers(size, "size")?;
     let axes = size.len() as i64 - 2;
     if !(1..=3).contains(&axes) || g.shape(theta) != [size[0], axes, axes + 1] {
-        return Err(Error::Invalid(format!("maps of shape {:?} for images of shape {size:?}", g.shape(theta))));
+        return Err(Error::Invalid(format!("maps of shape {:?} do not fit images of shape {size:?}", g.shape(theta))));
     }
     let extents = &size[2..];
     if extents.iter().any(|d| !(0..=1 << 24).contains(d)) {
-        return Err(Error::Invalid(format!("an image of shape {size:?}")));
+        return Err(Error::Invalid(format!("an image of shape {size:?} has a negative or too large extent")));
     }
     let at_centres = n.flag("align_corners", false);
     let points = extents.iter().try_fold(1i64, |a, d| a.checked_mul(*d)).unwrap_or(i64::MAX / 8);
@@ -300,15 +302,22 @@ pub(super) fn affine_grid(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> 
 pub(super) fn roi_align(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (x, regions, image) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let (&[_, channels, height, width], &[count, 4]) = (g.shape(x), g.shape(regions)) else {
-        return Err(Error::Invalid(format!("regions {:?} of an image {:?}", g.shape(regions), g.shape(x))));
+        return Err(Error::Invalid(format!(
+            "regions of shape {:?} do not fit an image of shape {:?}: a region has 4 numbers, an image 4 dimensions",
+            g.shape(regions),
+            g.shape(x)
+        )));
     };
     if g.shape(image) != [count] {
-        return Err(Error::Invalid(format!("{count} regions, and numbers of images {:?}", g.shape(image))));
+        return Err(Error::Invalid(format!(
+            "{count} regions do not fit numbers of images of shape {:?}",
+            g.shape(image)
+        )));
     }
     let cells = [n.int("output_height", 1), n.int("output_width", 1)];
     let ratio = n.int("sampling_ratio", 0);
     if cells.iter().any(|c| !(1..=1 << 16).contains(c)) || !(0..=1 << 10).contains(&ratio) {
-        return Err(Error::Invalid(format!("{cells:?} cells with {ratio} points")));
+        return Err(Error::Invalid(format!("{cells:?} cells with {ratio} points are not possible")));
     }
     let largest = match n.string("mode", "avg").as_str() {
         "avg" => false,
@@ -383,7 +392,10 @@ pub(super) fn deform_conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> 
         && g.shape(offset) == [&[batch, parts * taps * axes as i64], &outputs[..]].concat()
         && mask.is_none_or(|m| g.shape(m) == [&[batch, parts * taps], &outputs[..]].concat());
     if !fits {
-        return Err(Error::Invalid(format!("operands of shapes {shape:?}, {weights:?} and {:?}", g.shape(offset))));
+        return Err(Error::Invalid(format!(
+            "operands of shapes {shape:?}, {weights:?} and {:?} do not fit",
+            g.shape(offset)
+        )));
     }
     let offset = g.reshape_to(offset, vec![batch * parts, taps, axes as i64, points])?;
     let mut read = vec![];

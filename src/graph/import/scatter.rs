@@ -12,7 +12,7 @@ pub(super) fn scatter_elements(g: &mut Importer, n: &Source) -> Result<Vec<Value
     let (axis, reduction) = (g.axis(n.int("axis", 0), g.rank(operands[0]))?, reduction(n)?);
     if g.shape(operands[1]) != g.shape(operands[2]) {
         let [indices, updates] = [1, 2].map(|i| g.shape(operands[i]).to_vec());
-        return Err(Error::Invalid(format!("indices {indices:?} for updates {updates:?}")));
+        return Err(Error::Invalid(format!("indices of shape {indices:?} do not fit updates of shape {updates:?}")));
     }
     Ok(vec![g.emit(Op::ScatterElements { axis, reduction }, &operands)?])
 }
@@ -45,7 +45,9 @@ pub(super) fn tensor_scatter(g: &mut Importer, n: &Source) -> Result<Vec<ValueId
     let axis = g.axis(n.int("axis", -2), shape.len())?;
     let fits = new.len() == shape.len() && (0..shape.len()).all(|d| new[d] == shape[d] || d == axis);
     if axis == 0 || !fits || new[axis] > shape[axis] {
-        return Err(Error::Invalid(format!("an update {new:?} of a cache {shape:?} along axis {axis}")));
+        return Err(Error::Invalid(format!(
+            "an update of shape {new:?} does not fit a cache of shape {shape:?} along axis {axis}"
+        )));
     }
     let along = |count: i64, d: usize| -> Vec<i64> { (0..new.len()).map(|i| if i == d { count } else { 1 }).collect() };
     let steps = g.positions(new[axis], Ok)?;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 type Operands<'a> = &'a [Option<Value>];
 
-/// The row of these operators in the table of converters: they are no part of a static graph.
+/// The row of these operators in the table of converters: they are not part of a static graph.
 pub(super) fn by_host(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     n.present();
     Err(g.wait("it makes or reads a sequence or an optional, which no static graph has"))
@@ -88,7 +88,8 @@ fn scalar(value: i64) -> Value {
 
 /// The elements of a tensor of positions or sizes.
 fn integers(tensor: &Tensor) -> Result<Vec<i64>> {
-    tensor::integers(tensor).ok_or_else(|| Error::Invalid(format!("a position or size of type {}", tensor.dtype)))
+    tensor::integers(tensor)
+        .ok_or_else(|| Error::Invalid(format!("a position or size is not an integer but {}", tensor.dtype)))
 }
 
 /// The position that operand `i` says in a sequence of `len` values, negative from the back; without the operand: its last,
@@ -104,7 +105,7 @@ fn position(operands: Operands, i: usize, len: usize, end: bool) -> Result<usize
         },
     };
     if !(0..most).contains(&at) {
-        return Err(Error::Invalid(format!("position {at} in a sequence of {len}")));
+        return Err(Error::Invalid(format!("position {at} is outside of a sequence of {len}")));
     }
     Ok(at as usize)
 }

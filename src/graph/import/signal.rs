@@ -86,7 +86,7 @@ pub(super) fn dft(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         None => shape[axis],
     };
     if !(1..=MAX_LENGTH).contains(&length) {
-        return Err(Error::Invalid(format!("a transform of {length} points")));
+        return Err(Error::Invalid(format!("a transform has {length} points, not within 1 to {MAX_LENGTH}")));
     }
     let transform = Transform { length, inverse, onesided };
     let points = transform.inputs(shape[axis]);
@@ -111,7 +111,11 @@ pub(super) fn stft(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (batch, extent, parts) = match *g.shape(x) {
         [batch, extent] => (batch, extent, 1),
         [batch, extent, parts @ 1..=2] => (batch, extent, parts),
-        ref other => return Err(Error::Invalid(format!("a signal of shape {other:?}"))),
+        ref other => {
+            return Err(Error::Invalid(format!(
+                "a signal of shape {other:?} does not have 2 dimensions, or 3 of which the last has 1 or 2 parts"
+            )));
+        }
     };
     let length = match (length, window) {
         (Some(length), _) => g.known_integer(length, "frame_length")?,
@@ -119,10 +123,12 @@ pub(super) fn stft(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         (None, None) => return Err(Error::Invalid("neither window nor frame_length is given".into())),
     };
     if !(1..=extent.min(MAX_LENGTH)).contains(&length) || !(1..=MAX_LENGTH).contains(&step) {
-        return Err(Error::Invalid(format!("frames of {length} every {step} of {extent} elements")));
+        return Err(Error::Invalid(format!(
+            "frames of {length} elements every {step} do not fit a signal of {extent}"
+        )));
     }
     if let Some(window) = window.filter(|&w| g.shape(w) != [length]) {
-        return Err(Error::Invalid(format!("a window of shape {:?} for frames of {length}", g.shape(window))));
+        return Err(Error::Invalid(format!("a window of shape {:?} does not fit frames of {length}", g.shape(window))));
     }
     let transform = Transform { length, inverse: false, onesided: n.flag("onesided", true) };
     let matrix = transform.matrix(g, x, length, parts)?;
@@ -148,7 +154,7 @@ pub(super) fn window(g: &mut Importer, n: &Source, factors: &[f64]) -> Result<Ve
     let size = n.input(0)?;
     let size = g.known_integer(size, "size")?;
     if !(0..=MAX_LENGTH).contains(&size) {
-        return Err(Error::Invalid(format!("a window of {size} elements")));
+        return Err(Error::Invalid(format!("a window has {size} elements, not within 0 to {MAX_LENGTH}")));
     }
     let period = if n.flag("periodic", true) { size } else { size - 1 }.max(1) as f64;
     g.claim(&[size], DType::F64)?;
@@ -169,7 +175,9 @@ pub(super) fn mel_weight_matrix(g: &mut Importer, n: &Source) -> Result<Vec<Valu
     let bins = length / 2 + 1;
     let fits = (1..=1 << 16).contains(&bands) && (0..=MAX_LENGTH).contains(&length) && rate > 0;
     if !fits || low.is_nan() || high.is_nan() || low < 0.0 || high < low {
-        return Err(Error::Invalid(format!("{bands} bands of {length} points from {low} to {high} at {rate} hertz")));
+        return Err(Error::Invalid(format!(
+            "{bands} bands of {length} points from {low} to {high} at {rate} hertz are not possible"
+        )));
     }
     g.claim(&[bins, bands], DType::F64)?;
     let mel = |hertz: f64| 2595.0 * (1.0 + hertz / 700.0).log10();

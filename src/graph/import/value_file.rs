@@ -57,7 +57,7 @@ pub fn decode_value(bytes: &[u8], kind: &Kind) -> Result<Value> {
 }
 
 fn decode(bytes: &[u8], kind: &Kind, folder: &Folder) -> Result<Value> {
-    let bad = |e: prost::DecodeError| Error::Invalid(format!("this is no message of a {kind} ({e})"));
+    let bad = |e: prost::DecodeError| Error::Invalid(format!("this is not a message of a {kind} ({e})"));
     match kind {
         Kind::Tensor => tensor::read(TensorProto::decode(bytes).map_err(bad)?, folder).map(Value::from),
         Kind::Sequence(_) => sequence(SequenceProto::decode(bytes).map_err(bad)?, folder),
@@ -172,7 +172,7 @@ mod tests {
             }
         }
         std::fs::write(&path, b"\x08\xff\xff").unwrap();
-        assert!(read_tensor(&path).unwrap_err().to_string().contains("no message of a tensor"));
+        assert!(read_tensor(&path).unwrap_err().to_string().contains("not a message of a tensor"));
         std::fs::remove_file(&path).unwrap();
     }
 }

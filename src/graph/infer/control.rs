@@ -10,7 +10,7 @@ pub(super) fn types(op: &Op, inputs: &[&TensorType]) -> Checked<Vec<TensorType>>
     match op {
         Op::Scan { trips, carried, reverse, conditional, body } => {
             ensure(!conditional || (*carried > 0 && is_condition(inputs[0])), || {
-                "the first value is no condition".into()
+                "the first value is not a condition".into()
             })?;
             scan(*trips, *carried, reverse, *conditional, body, inputs)
         }

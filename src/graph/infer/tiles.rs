@@ -17,7 +17,7 @@ fn matrices_of<'a>(inputs: &[&'a TensorType], dims: usize) -> Checked<Vec<&'a [i
     ensure((1..=3).contains(&dims) && inputs.len() == dims + 1, || "one matrix for each spatial axis".into())?;
     let shapes: Vec<&[i64]> = inputs[1..].iter().map(|t| &t.shape[..]).collect();
     let matrices = shapes.iter().all(|s| s.len() == 2 && s.iter().all(|&e| e > 0));
-    ensure(matrices && shapes.iter().any(|s| s[1] > 1), || "an operand is no transform".into())?;
+    ensure(matrices && shapes.iter().any(|s| s[1] > 1), || "an operand is not a transform".into())?;
     Ok(shapes)
 }
 

@@ -127,7 +127,9 @@ fn with_past(g: &mut Importer, past: Option<ValueId>, k: ValueId, v: ValueId) ->
     if let Some(past) = past {
         let shape = g.shape(past).to_vec();
         if shape.len() != 5 || shape[0] != 2 {
-            return Err(Error::Invalid(format!("past keys and values of shape {shape:?}")));
+            return Err(Error::Invalid(format!(
+                "past keys and values of shape {shape:?} do not have 5 dimensions, the first of 2"
+            )));
         }
         length = shape[3];
         for (i, x) in [&mut k, &mut v].into_iter().enumerate() {
@@ -248,7 +250,7 @@ pub(in crate::graph::import) fn rotary_embedding(g: &mut Importer, n: &Source) -
     };
     let turned = if flat { g.split_heads(x, heads)? } else { x };
     let &[batch, _, length, _] = g.shape(turned) else {
-        return Err(Error::Invalid(format!("an operand of shape {:?}", g.shape(x))));
+        return Err(Error::Invalid(format!("an operand of shape {:?} does not have 3 or 4 dimensions", g.shape(x))));
     };
     let places = if g.shape(places) == [1] && (batch, length) != (1, 1) {
         let step = g.counting(length, 1, 2)?;

@@ -91,7 +91,7 @@ pub(in crate::graph::import) fn nhwc_conv(g: &mut Importer, n: &Source) -> Resul
     let (x, w, bias) = (n.input(0)?, n.input(1)?, n.optional(2));
     let rank = g.rank(x);
     if rank < 3 {
-        return Err(Error::Invalid(format!("an image of shape {:?}", g.shape(x))));
+        return Err(Error::Invalid(format!("an image of shape {:?} has fewer than 3 dimensions", g.shape(x))));
     }
     let first: Vec<usize> = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
     let last: Vec<usize> = std::iter::once(0).chain(2..rank).chain([1]).collect();
@@ -172,7 +172,9 @@ pub(in crate::graph::import) fn matmul_n_bits(g: &mut Importer, n: &Source) -> R
     }
     let sizes = [(k, 1 << 24), (columns, 1 << 24), (block, 1 << 16)];
     if sizes.iter().any(|&(v, most)| !(1..=most).contains(&v)) || ![2, 4, 8].contains(&bits) || block * bits % 8 != 0 {
-        return Err(Error::Invalid(format!("{columns} columns of {k} elements of {bits} bits in blocks of {block}")));
+        return Err(Error::Invalid(format!(
+            "N = {columns}, K = {k}, bits = {bits} and block_size = {block} do not fit: elements have 2, 4 or 8 bits, blocks whole bytes"
+        )));
     }
     let blocks = ceil_div(k, block);
     let known = |g: &Importer, id: ValueId, what: &str| -> Result<std::sync::Arc<Tensor>> {

@@ -79,7 +79,10 @@ fn heads_of(
         }
         (None, None) => {
             let &[_, _, width] = g.shape(query) else {
-                return Err(Error::Invalid(format!("a packed operand of shape {:?}", g.shape(query))));
+                return Err(Error::Invalid(format!(
+                    "a packed operand of shape {:?} does not have 3 dimensions",
+                    g.shape(query)
+                )));
             };
             let heads = queries + 2 * keys;
             if queries < 1 || keys < 1 || width % heads != 0 {
@@ -96,11 +99,14 @@ fn heads_of(
 /// The cache with the new elements in their places, `(batch, heads, length, size)`: a gather from both, one after the other.
 fn cached(g: &mut Importer, past: ValueId, new: ValueId, before: ValueId, total: i64) -> Result<ValueId> {
     let (&[batch, heads, capacity, size], &[_, _, added, _]) = (g.shape(past), g.shape(new)) else {
-        return Err(Error::Invalid(format!("a cache of shape {:?}", g.shape(past))));
+        return Err(Error::Invalid(format!("a cache of shape {:?} does not have 4 dimensions", g.shape(past))));
     };
     let length = capacity.max(total);
     if length > capacity + added || g.shape(new)[1] != heads || g.shape(new)[3] != size {
-        return Err(Error::Invalid(format!("{total} keys of a cache {:?} and {added} new ones", g.shape(past))));
+        return Err(Error::Invalid(format!(
+            "a cache of shape {:?} and {added} new keys do not fit {total} keys",
+            g.shape(past)
+        )));
     }
     let all = g.joined(2, &[past, new])?;
     if capacity == 0 {

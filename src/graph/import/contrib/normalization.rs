@@ -78,14 +78,17 @@ pub(in crate::graph::import) fn embed_layer(g: &mut Importer, n: &Source) -> Res
     let (of_segments, scale, beta) = (n.optional(4), n.input(5)?, n.input(6)?);
     let (mask, places) = (n.optional(7), n.optional(8));
     let &[batch, length] = g.shape(words) else {
-        return Err(Error::Invalid(format!("words of shape {:?}", g.shape(words))));
+        return Err(Error::Invalid(format!("words of shape {:?} do not have 2 dimensions", g.shape(words))));
     };
     let row = |g: &mut Importer, table, at| g.emit(Op::Lookup, &[table, at]);
     let mut sum = row(g, of_words, words)?;
     let places = match places {
         Some(places) => row(g, of_places, places)?,
         None if g.shape(of_places)[0] < length => {
-            return Err(Error::Invalid(format!("{length} words, positions of shape {:?}", g.shape(of_places))));
+            return Err(Error::Invalid(format!(
+                "{length} words are more than the positions, of shape {:?}",
+                g.shape(of_places)
+            )));
         }
         None => g.slice(of_places, 0, 0, length)?,
     };
