@@ -134,7 +134,7 @@ impl Compiled {
     ///
     /// # Errors
     /// As [`Compiled::session`] and [`Session::run`]; of a model that depends on data those of compiling its parts as it runs,
-    /// and [`Error::Unsupported`] where an output is no tensor.
+    /// and [`Error::Unsupported`] where an output is not a tensor.
     pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>> {
         if let Some(session) = self.find_session(inputs)? {
             return session.run(inputs);
@@ -285,12 +285,12 @@ impl Compiled {
             let grown = |g: &Growing| g.offsets == offsets && (g.counts.0..=g.counts.1).contains(&count);
             values && kept.dims == others && kept.growing.as_ref().is_some_and(grown)
         };
-        let found = kept(&mut self.bindings(), fits);
+        let binding = kept(&mut self.bindings(), fits);
         let exact = |kept: &Binding| kept.growing.is_none() && kept.dims == *dims;
-        if found.is_none() && self.bindings().iter().any(|kept| exact(&kept.0)) {
+        if binding.is_none() && self.bindings().iter().any(|kept| exact(&kept.0)) {
             return Err(NoCapacity::NotNeeded);
         }
-        if let Some(compiled) = found.and_then(|(_, slot)| slot.get().cloned()) {
+        if let Some(compiled) = binding.and_then(|(_, slot)| slot.get().cloned()) {
             return compiled.map_err(NoCapacity::Failed);
         }
         if count > MOST_CAPACITY {
@@ -346,8 +346,8 @@ impl Compiled {
             values && kept.dims == dims && kept.growing.is_none()
         };
         // one that is being compiled is bound here too, and then waited for
-        let found = kept(&mut self.bindings(), fits).and_then(|(_, slot)| slot.get().cloned());
-        if let Some(compiled) = found {
+        let binding = kept(&mut self.bindings(), fits).and_then(|(_, slot)| slot.get().cloned());
+        if let Some(compiled) = binding {
             return Ok(compiled?);
         }
         if self.model.is_program() {

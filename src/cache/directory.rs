@@ -18,7 +18,7 @@ pub type Fill<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
 
 /// Why a directory cannot be used.
 pub enum Unusable {
-    /// It is not safe, or is no directory.
+    /// It is not safe, or is not a directory.
     Refused(Error),
     Failed(io::Error),
 }
@@ -157,9 +157,9 @@ mod here {
         /// Entries, and files of living writers. Those of dead ones are removed; what else is there is not the cache's.
         fn files(&self) -> io::Result<Vec<Kept>> {
             let mut files = vec![];
-            for found in Dir::read_from(&self.0)? {
-                let found = found?;
-                let Ok(name) = found.file_name().to_str() else { continue };
+            for file_entry in Dir::read_from(&self.0)? {
+                let file_entry = file_entry?;
+                let Ok(name) = file_entry.file_name().to_str() else { continue };
                 let pending = name.starts_with(PENDING.0) && name.ends_with(PENDING.1);
                 if !pending && !is_entry(name) {
                     continue;

@@ -95,9 +95,9 @@ impl StateArguments {
                 continue;
             };
             let middle = |spec: &InputSpec| Some(spec.name.strip_prefix(before)?.strip_suffix(after)?.to_string());
-            let found = model.inputs().iter().filter_map(|spec| Some((spec.name.clone(), middle(spec)?)));
+            let states = model.inputs().iter().filter_map(|spec| Some((spec.name.clone(), middle(spec)?)));
             let before = pairs.len();
-            pairs.extend(found.map(|(name, middle)| (name, format!("{out_before}{middle}{out_after}"))));
+            pairs.extend(states.map(|(name, middle)| (name, format!("{out_before}{middle}{out_after}"))));
             if pairs.len() == before {
                 return Err(Error::Invalid(format!("no input is like `{input}`")));
             }

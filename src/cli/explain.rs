@@ -130,13 +130,13 @@ impl Arguments {
     /// Leaves the kernels that are asked for.
     fn select<'r>(&self, reports: impl IntoIterator<Item = &'r mut Report>) -> Result<()> {
         let Some(word) = &self.kernel else { return Ok(()) };
-        let (mut names, mut found) = (vec![], false);
+        let (mut names, mut any) = (vec![], false);
         for report in reports {
             names.extend(report.kernels.iter().map(|k| k.name.clone()));
             report.kernels.retain(|k| k.name.contains(word.as_str()));
-            found |= !report.kernels.is_empty();
+            any |= !report.kernels.is_empty();
         }
-        if found { Ok(()) } else { Err(Error::Invalid(unknown("kernel", word, &names))) }
+        if any { Ok(()) } else { Err(Error::Invalid(unknown("kernel", word, &names))) }
     }
 
     fn printed(&self, report: &(impl Serialize + Display)) -> Result<String> {

@@ -72,7 +72,7 @@ impl InputArguments {
 fn tensors(values: BTreeMap<String, Value>) -> Result<BTreeMap<String, Tensor>> {
     let tensor = |(name, value)| match value {
         Value::Tensor(tensor) => Ok((name, Arc::unwrap_or_clone(tensor))),
-        _ => Err(Error::Invalid(format!("input `{name}` is no tensor"))),
+        _ => Err(Error::Invalid(format!("input `{name}` is not a tensor"))),
     };
     values.into_iter().map(tensor).collect()
 }
@@ -329,8 +329,8 @@ impl RunArguments {
         let sizes =
             |(i, spec): (usize, &TensorSpec)| given.get(&spec.name).and_then(|t| grown?.count(i, &t.shape).ok()?);
         let chosen = grown.map(|bounds| bounds.count_of_dims(dims)).transpose()?.flatten();
-        let found = || module.inputs().iter().enumerate().find_map(sizes);
-        let count = grown.map(|bounds| chosen.or_else(found).unwrap_or(bounds.most));
+        let from_shapes = || module.inputs().iter().enumerate().find_map(sizes);
+        let count = grown.map(|bounds| chosen.or_else(from_shapes).unwrap_or(bounds.most));
         for (name, tensor) in session.initial_values()? {
             given.entry(name).or_insert(tensor);
         }

@@ -134,8 +134,8 @@ fn arrays(out: &mut String, module: &Module, signature: &Signature) {
             writeln!(out, "     weights: the contents of {}.weights, at a multiple of 64", comment(&signature.file));
     }
     let parameter = |input: Option<usize>, output: Option<usize>| {
-        let found = signature.parameters.iter().find(|p| p.input == input && p.output == output);
-        found.map(|p| p.name.as_str()).unwrap_or_default()
+        let mut same = signature.parameters.iter().filter(|p| p.input == input && p.output == output);
+        same.next().map(|p| p.name.as_str()).unwrap_or_default()
     };
     out.push_str("   Each is aligned as its elements are. An array that is written overlaps no other one");
     for (i, &(input, output)) in signature.states.iter().enumerate() {

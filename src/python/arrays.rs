@@ -103,7 +103,7 @@ fn dtype_of_format(py: Python, format: &str, bytes: usize, what: &dyn Fn() -> St
         let text = format!("{} is big-endian: pass `x.astype(x.dtype.newbyteorder('='))`", what());
         return Err(invalid(py, text));
     }
-    let found = match (code.trim_start_matches(['>', '!']), bytes) {
+    let dtype = match (code.trim_start_matches(['>', '!']), bytes) {
         ("?", 1) => DType::Bool,
         ("b", 1) => DType::I8,
         ("B", 1) => DType::U8,
@@ -121,7 +121,7 @@ fn dtype_of_format(py: Python, format: &str, bytes: usize, what: &dyn Fn() -> St
             return Err(invalid(py, text));
         }
     };
-    Ok(found)
+    Ok(dtype)
 }
 
 /// The memory of an object as a tensor. One that is not contiguous is copied where `copies` allow it.

@@ -366,7 +366,7 @@ impl Open {
         Ok((names, given.fill(py, results)?))
     }
 
-    /// Runs a model with inputs or outputs that are no tensors.
+    /// Runs a model with inputs or outputs that are not tensors.
     fn run_values<'py>(
         &self,
         py: Python<'py>,
@@ -400,11 +400,11 @@ impl Open {
         if let Some(session) = recent.filter(|session| fits(session, inputs)) {
             return Ok(Some(session));
         }
-        let found = find_session(py, compiled, inputs)?;
-        if let Some(session) = &found {
+        let session = find_session(py, compiled, inputs)?;
+        if let Some(session) = &session {
             *self.recent.lock().unwrap_or_else(|e| e.into_inner()) = Some(session.clone());
         }
-        Ok(found)
+        Ok(session)
     }
 }
 

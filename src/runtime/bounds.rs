@@ -65,8 +65,8 @@ impl Bounds {
             return Ok(());
         }
         let size = |(name, form): (&String, &Form)| {
-            let [found, least, most] = [count, self.least, self.most].map(|count| form.at(count));
-            format!("`{name}` is {found}, but the module is for {least} to {most}")
+            let [size, least, most] = [count, self.least, self.most].map(|count| form.at(count));
+            format!("`{name}` is {size}, but the module is for {least} to {most}")
         };
         let sizes: Vec<String> = self.dims.iter().map(size).collect();
         Err(Error::Invalid(format!("{}: its capacity is {}", sizes.join(", "), self.capacity)))

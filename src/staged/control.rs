@@ -56,12 +56,12 @@ impl Staged {
             Some(most) if most.dtype == DType::I64 && most.len() == 1 => most.to_vec::<i64>()[0],
             _ => i64::MAX,
         };
-        let mut known = self.trips.lock().unwrap_or_else(|e| e.into_inner());
-        let known = known.entry(address(node)).or_default();
-        if !known.contains(&trips) && known.len() < MOST_TRIPS {
-            known.push(trips);
+        let mut trip_counts = self.trips.lock().unwrap_or_else(|e| e.into_inner());
+        let trip_counts = trip_counts.entry(address(node)).or_default();
+        if !trip_counts.contains(&trips) && trip_counts.len() < MOST_TRIPS {
+            trip_counts.push(trips);
         }
-        known.contains(&trips)
+        trip_counts.contains(&trips)
     }
 
     /// Runs a graph inside of another one on these inputs. `last` has values that it captures and nothing else reads.
@@ -111,7 +111,7 @@ impl Staged {
             return Err(Error::Invalid("the body has fewer results than carried values".into()));
         }
         let mut slices: Vec<Vec<Arc<Tensor>>> = vec![vec![]; body.output.len() - 1 - count];
-        let (mut growth, mut known) = (vec![], Carried::default());
+        let (mut growth, mut changes) = (vec![], Carried::default());
         let mut step = 0;
         let most = self.options.limits.steps;
         // of a condition that stays as it is the end is known before the first step
@@ -129,7 +129,7 @@ impl Staged {
             let mut results = results.into_iter();
             going = results.next().map_or(Ok(false), |value| truth(&value))?;
             carried = results.by_ref().take(count).collect();
-            growth = known.step(&before, &shapes(&carried));
+            growth = changes.step(&before, &shapes(&carried));
             for (stack, value) in slices.iter_mut().zip(results) {
                 stack.push(value.tensor()?.clone());
             }

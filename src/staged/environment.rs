@@ -127,14 +127,16 @@ pub(super) fn check(spec: &InputSpec, entry: &Entry) -> Result<()> {
     let tensor = match (&spec.kind, entry, entry.tensor()) {
         (Kind::Tensor, _, Some(tensor)) => tensor,
         (Kind::Sequence(_), Entry::Value(Value::Sequence(_)), _) | (Kind::Optional(_), ..) => return Ok(()),
-        _ => return Err(Error::Invalid(format!("input `{}` is no {}", spec.name, spec.kind))),
+        _ => {
+            return Err(Error::Invalid(format!("input `{}` is not the {} that the model takes", spec.name, spec.kind)));
+        }
     };
     let fits = |(dim, size): (&Dim, &i64)| !matches!(dim, Dim::Fixed(fixed) if fixed != size);
     let same_rank = tensor.shape.len() == spec.shape.len() && spec.shape.iter().zip(&tensor.shape).all(fits);
     if tensor.dtype != spec.dtype || !(spec.any_rank || same_rank) {
-        let (dims, found): (Vec<String>, _) = (spec.shape.iter().map(Dim::to_string).collect(), &tensor.shape);
+        let (dims, shape): (Vec<String>, _) = (spec.shape.iter().map(Dim::to_string).collect(), &tensor.shape);
         return Err(Error::Invalid(format!(
-            "input `{}` is {} {found:?}, but the model wants {} [{}]",
+            "input `{}` is {} {shape:?}, but the model wants {} [{}]",
             spec.name,
             tensor.dtype,
             spec.dtype,

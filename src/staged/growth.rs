@@ -36,8 +36,8 @@ pub(super) fn of_results(node: &NodeProto, operand: Option<&Tensor>, results: &[
     let mut of_result = |index: usize, result: &Tensor| {
         let axis = axis(node, operand, index, result)?;
         let value = *result.shape.get(axis)?;
-        let known = counts.iter().find(|count| count.value == value).cloned();
-        let count = known.unwrap_or_else(|| {
+        let count = counts.iter().find(|count| count.value == value).cloned();
+        let count = count.unwrap_or_else(|| {
             let origin = node.output.get(index).cloned().unwrap_or_default();
             let count = Arc::new(Count { origin, value });
             counts.push(count.clone());
@@ -72,8 +72,8 @@ fn axis(node: &NodeProto, operand: Option<&Tensor>, index: usize, result: &Tenso
 fn changed(from: &[i64], to: &[i64]) -> Option<usize> {
     let added = to.len().checked_sub(from.len())?;
     let differs = |d: &usize| d.checked_sub(added).map_or(1, |d| from[d]) != to[*d];
-    let mut found = (0..to.len()).filter(differs);
-    found.next().filter(|_| found.next().is_none())
+    let mut axes = (0..to.len()).filter(differs);
+    axes.next().filter(|_| axes.next().is_none())
 }
 
 /// The growth of what a loop carries, from the shapes before and after each of its steps.
@@ -84,7 +84,7 @@ pub(super) struct Carried {
 }
 
 impl Carried {
-    /// Notes the shapes of the values after a step, `None` of what is no tensor; returns the growth of each.
+    /// Notes the shapes of the values after a step, `None` of what is not a tensor; returns the growth of each.
     pub(super) fn step(&mut self, before: &[Option<Vec<i64>>], after: &[Option<Vec<i64>>]) -> Vec<Option<Growth>> {
         self.changed.resize(after.len(), vec![]);
         for ((changed, before), after) in self.changed.iter_mut().zip(before).zip(after) {

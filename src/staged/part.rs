@@ -172,8 +172,8 @@ impl CompiledPart {
         let mut padded = 0u64;
         for name in &self.part.inputs {
             let wanted = module.inputs().iter().find(|input| input.name == *name);
-            let known = environment.get(name).and_then(Entry::tensor);
-            if let Some((wanted, _)) = wanted.zip(known).filter(|(wanted, known)| wanted.shape != known.shape) {
+            let tensor = environment.get(name).and_then(Entry::tensor);
+            if let Some((wanted, _)) = wanted.zip(tensor).filter(|(wanted, tensor)| wanted.shape != tensor.shape) {
                 padded = padded.saturating_add(memory::tensor_bytes(wanted.bytes()?));
             }
         }
@@ -200,8 +200,8 @@ impl CompiledPart {
     ) -> Result<Vec<(&'a str, Cow<'a, Tensor>)>> {
         let mut inputs = vec![];
         for (i, name) in self.part.inputs.iter().enumerate() {
-            let known = environment.get(name).and_then(Entry::tensor);
-            let tensor = known.ok_or_else(|| Error::Internal(format!("`{name}` is not known when its part runs")))?;
+            let tensor = environment.get(name).and_then(Entry::tensor);
+            let tensor = tensor.ok_or_else(|| Error::Internal(format!("`{name}` is not known when its part runs")))?;
             let axes: &[BoundedAxis] = self.part.bounds.as_ref().map_or(&[], |bounds| &bounds.inputs[i]);
             let wanted = session.module().inputs().iter().find(|input| input.name == *name);
             inputs.push(match wanted.filter(|wanted| !axes.is_empty() && wanted.shape != tensor.shape) {

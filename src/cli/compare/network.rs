@@ -81,7 +81,7 @@ pub fn prepare(arguments: &Arguments, model: &ModelArguments, progress: &Progres
         let session = Session::new(Arc::new(compilation.module.clone()), arguments.run.threads())?;
         Ok((session, compilation))
     };
-    let (ilp, found) = compile("by the ILP", &network)?;
+    let (ilp, planned) = compile("by the ILP", &network)?;
     let (untransformed, original) = compile("in the original order", &network.untransformed())?;
     let inputs = arguments.run.fill(&ilp, loaded.tensors()?, &BTreeMap::new())?;
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
@@ -95,7 +95,7 @@ pub fn prepare(arguments: &Arguments, model: &ModelArguments, progress: &Progres
     Ok(Prepared {
         target: model.target()?,
         sessions: [ilp, untransformed],
-        compilations: [found, original],
+        compilations: [planned, original],
         inputs,
         difference: agreement.difference,
     })

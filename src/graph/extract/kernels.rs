@@ -289,15 +289,15 @@ impl Check<'_> {
 
     /// The members of a kernel that make up the expression of one of them.
     fn substituted(&self, class: usize) -> BTreeSet<usize> {
-        let mut found = BTreeSet::from([class]);
+        let mut members = BTreeSet::from([class]);
         let mut open = vec![class];
         while let Some(c) = open.pop() {
             if c == class || self.is_substituted(c) {
                 let inside = self.answer.children(self.problem, c).iter();
-                open.extend(inside.filter(|&&d| self.kernel[d] == self.kernel[c] && found.insert(d)));
+                open.extend(inside.filter(|&&d| self.kernel[d] == self.kernel[c] && members.insert(d)));
             }
         }
-        found
+        members
     }
 
     /// The edges that hold some members of a kernel together: their paths, as far as not all of them have it.

@@ -201,11 +201,11 @@ impl Pattern {
                 first.iter().flat_map(|m| match_factors(network, w, term.children[1], rest, m)).collect()
             }),
             Some(list) if list.len() == term.children.len() => {
-                let mut found = vec![m];
+                let mut matches = vec![m];
                 for (p, &c) in list.iter().zip(&term.children) {
-                    found = found.iter().flat_map(|m| p.match_class(network, c, m)).collect();
+                    matches = matches.iter().flat_map(|m| p.match_class(network, c, m)).collect();
                 }
-                found
+                matches
             }
             Some(_) => vec![],
         }

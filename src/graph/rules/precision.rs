@@ -54,8 +54,8 @@ impl std::str::FromStr for Precision {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Precision> {
-        let found = [Precision::F32, Precision::Bf16, Precision::F16].into_iter().find(|p| p.to_string() == text);
-        found.ok_or_else(|| Error::Invalid(unknown("precision", text, &Precision::NAMES)))
+        let precision = [Precision::F32, Precision::Bf16, Precision::F16].into_iter().find(|p| p.to_string() == text);
+        precision.ok_or_else(|| Error::Invalid(unknown("precision", text, &Precision::NAMES)))
     }
 }
 
@@ -150,17 +150,17 @@ fn reads_halves(network: &mut Network, m: &Match) -> Option<Id> {
     if matches!(op, Op::Cast(_)) || network.ty(m.class).dtype != DType::F32 {
         return None;
     }
-    let mut found = false;
+    let mut changed = false;
     let mut operands = operands.to_vec();
     for x in &mut operands {
         let stored = network.ty(*x).dtype == DType::F32 && !network.is_constant(*x) && !network.becomes_whole(*x);
         let rounded = stored.then(|| network.known(Op::Cast(half), &[*x])).flatten();
         if let Some(rounded) = rounded.filter(|&id| network.is_read_by(id, |op| matches!(op, Op::Conv { .. }))) {
             *x = network.op(Op::Cast(DType::F32), &[rounded])?;
-            found = true;
+            changed = true;
         }
     }
-    found.then(|| network.op(op.clone(), &operands)).flatten()
+    changed.then(|| network.op(op.clone(), &operands)).flatten()
 }
 
 /// An operator that moves numbers, or takes the largest, of rounded ones: rounding keeps their order.

@@ -2,7 +2,7 @@
 //!
 //! In: a statement, an iterator for the lanes and a reduced one for the terms within a lane. Out: the row that computes
 //! the points of both, or the operand that does not fit and the reason. The row's iterators are unified with parts of the two
-//! iterators, its term with the statement's body. Where the extent of the reduced iterator is no multiple of the row's, the
+//! iterators, its term with the statement's body. Where the extent of the reduced iterator is not a multiple of the row's, the
 //! last terms are zeros: the neutral element of the sum.
 
 use crate::codegen::instruction::{Form, InstructionName, Operand, TILE_ROWS, TensorInstruction};
@@ -74,14 +74,14 @@ pub fn match_grouped(
         let reason = format!("{extent} terms along `{}` are not a multiple of {terms}, and {why}", name(group));
         return mismatch(MismatchPart::Body, reason);
     }
-    let found = operands(row, &s.name, &s.body, &|operand, access| {
+    let reads = operands(row, &s.name, &s.body, &|operand, access| {
         misfit(row, scop, id, references, operand, access, [lane, group])
     })?;
     let varies = |access: &Access| {
         let at = references.iter().position(|r| r.access.as_ref() == Some(access));
         at.map(|at| (at, references[at].depends(lane)))
     };
-    let positions: Vec<(usize, bool)> = found.into_iter().filter_map(varies).collect();
+    let positions: Vec<(usize, bool)> = reads.into_iter().filter_map(varies).collect();
     let ([(vector, true), (_, false)] | [(_, false), (vector, true)]) = positions[..] else {
         let reason = format!("one operand must vary with `{}`, and the other one not", name(lane));
         return mismatch(MismatchPart::Operand, reason);

@@ -71,12 +71,12 @@ fn stored(nest: &Stmt) -> Option<BufferId> {
 
 /// Returns true if the statement reads or writes `buffer`.
 fn touches(stmt: &Stmt, of: BufferId) -> bool {
-    let mut found = false;
+    let mut touched = false;
     stmt.visit(&mut |s| {
-        found |= matches!(s, Stmt::Store { buffer, .. } if *buffer == of);
-        s.expressions().for_each(|e| e.visit_accesses(&mut |a| found |= a.buffer == of));
+        touched |= matches!(s, Stmt::Store { buffer, .. } if *buffer == of);
+        s.expressions().for_each(|e| e.visit_accesses(&mut |a| touched |= a.buffer == of));
     });
-    found
+    touched
 }
 
 /// Variables of one nest of loops, and those that take their place in another.

@@ -182,17 +182,17 @@ mod tests {
     /// The images on gdb's list, in its order.
     fn listed() -> Vec<Vec<u8>> {
         let _guard = LIST.lock().unwrap();
-        let mut found = vec![];
+        let mut images = vec![];
         // SAFETY: nodes and images live while they are on the list, which is changed under the lock.
         unsafe {
             let (mut at, mut before) = (__jit_debug_descriptor.first, std::ptr::null_mut());
             while let Some(node) = at.as_ref() {
                 assert_eq!(node.previous, before);
-                found.push(std::slice::from_raw_parts(node.image, node.bytes as usize).to_vec());
+                images.push(std::slice::from_raw_parts(node.image, node.bytes as usize).to_vec());
                 (before, at) = (at, node.next);
             }
         }
-        found
+        images
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub fn symbols(module: &Module) -> Result<Vec<Symbol>> {
             name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
         words.join("_")
     };
-    let mut found = vec![];
+    let mut symbols = vec![];
     for kernel in module.kernels() {
         for (i, phase) in kernel.phases.iter().enumerate() {
             let mut name = format!("{}_kernel_{}", plain(module.name()), plain(&kernel.name));
@@ -28,8 +28,8 @@ pub fn symbols(module: &Module) -> Result<Vec<Symbol>> {
             let (Ok(offset), Ok(bytes)) = (phase.offset.try_into(), phase.bytes.try_into()) else {
                 return Err(Error::Limit(format!("the code of `{}` is larger than the memory", kernel.name)));
             };
-            found.push(Symbol { name, offset, bytes });
+            symbols.push(Symbol { name, offset, bytes });
         }
     }
-    Ok(found)
+    Ok(symbols)
 }

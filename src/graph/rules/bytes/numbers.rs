@@ -88,7 +88,7 @@ fn number(network: &mut Network, id: Id, depth: usize) -> Option<Number> {
     }
     let shape = network.shape(id).to_vec();
     for (op, c) in applications(network, id) {
-        let found = match op {
+        let candidate = match op {
             Op::Cast(DType::F32 | DType::I32) if is_byte(network.ty(c[0]).dtype) => {
                 Some(Number { number: c[0], zero: Zero::Known(0) })
             }
@@ -100,8 +100,8 @@ fn number(network: &mut Network, id: Id, depth: usize) -> Option<Number> {
             },
             _ => None,
         };
-        if let Some(found) = found.filter(|n| network.shape(n.number) == shape) {
-            return Some(found);
+        if let Some(candidate) = candidate.filter(|n| network.shape(n.number) == shape) {
+            return Some(candidate);
         }
     }
     None
@@ -257,7 +257,7 @@ pub fn shifted(network: &mut Network, id: Id, to: DType, depth: usize) -> Option
     }
     let (low, high, offset) = if to == DType::U8 { (0.0, 255.0, 128.0) } else { (-128.0, 127.0, -128.0) };
     for (op, c) in applications(network, id) {
-        let found = match &op {
+        let candidate = match &op {
             Op::Cast(from) if is_byte(*from) && *from != to => {
                 let Some(value) = clamped(network, c[0], low - offset, high - offset) else { continue };
                 let value = plus(network, value, offset as f32)?;
@@ -274,8 +274,8 @@ pub fn shifted(network: &mut Network, id: Id, to: DType, depth: usize) -> Option
             }
             _ => None,
         };
-        if found.is_some() {
-            return found;
+        if candidate.is_some() {
+            return candidate;
         }
     }
     None

@@ -64,7 +64,7 @@ fn words(network: &mut Network, id: Id, depth: usize) -> Option<Words> {
     }
     let list: Vec<(Op, Vec<Id>)> = network.applications(id).map(|(op, c)| (op.clone(), c.to_vec())).collect();
     for (op, c) in list {
-        let found = match op {
+        let candidate = match op {
             Op::Cast(DType::F32 | DType::I32) if is_byte(network.ty(c[0]).dtype) => of_bytes(network, c[0]),
             Op::Cast(DType::F32) if network.ty(c[0]).dtype == DType::I32 => words(network, c[0], depth - 1),
             Op::Reshape { .. } => {
@@ -76,8 +76,8 @@ fn words(network: &mut Network, id: Id, depth: usize) -> Option<Words> {
             },
             _ => None,
         };
-        if found.is_some() {
-            return found;
+        if candidate.is_some() {
+            return candidate;
         }
     }
     None
