@@ -49,7 +49,7 @@ def read(name):
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        sys.exit(f"agree: {path}: {getattr(error, 'strerror', None) or 'is no report'}")
+        sys.exit(f"agree: {path}: {getattr(error, 'strerror', None) or 'is not a report'}")
 
 
 def main():

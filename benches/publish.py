@@ -141,7 +141,7 @@ def main():
         try:
             report = compact(json.loads(pathlib.Path(arguments[0]).read_text()))
         except (OSError, ValueError, KeyError) as error:
-            sys.exit(f"publish: {arguments[0]}: {getattr(error, 'strerror', None) or 'is no report'}")
+            sys.exit(f"publish: {arguments[0]}: {getattr(error, 'strerror', None) or 'is not a report'}")
         if report["machine"]["changed"] or report["interrupted"]:
             sys.exit("publish: the report is of a tree with changes or was interrupted")
         before = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"suites": []}

@@ -2,7 +2,7 @@
 //!
 //! In: an ONNX model and the values of its inputs. Out: the values of its outputs. A part is compiled for the types of the
 //! values that it reads, and for the values of those that decide shapes; it is kept and found again when these are the same.
-//! Between the parts the host runs what is no tensor expression of known size: sequences, optionals, functions whose results
+//! Between the parts the host runs what is not a tensor expression of known size: sequences, optionals, functions whose results
 //! are as large as the data make them, branches, and loops whose number of steps depends on data.
 
 mod control;

@@ -1,6 +1,6 @@
 //! Runs that leave a state to the next one: outputs that are inputs again, such as the keys and values of a decoder.
 //!
-//! In: pairs of an input and an output, and the other inputs of each run. Out: the outputs that are no state. Where a dimension
+//! In: pairs of an input and an output, and the other inputs of each run. Out: the outputs that are not state. Where a dimension
 //! of the state grows ([`Options::growing`](crate::Options::growing)), the state lies at its capacity, zeros beyond what counts,
 //! and a run writes its new rows in place; else the outputs of one run are the inputs of the next. Invariant: a run that fails
 //! leaves the state as it was.
@@ -93,7 +93,7 @@ impl Compiled {
     /// have begins with size 0; other beginnings are set by [`Stateful::set`].
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the model has no such input or output, one is named twice, or the input is no tensor.
+    /// [`Error::Invalid`] where the model has no such input or output, one is named twice, or the input is not a tensor.
     pub fn stateful(&self, pairs: &[(&str, &str)]) -> Result<Stateful<'_>> {
         let (inputs, outputs) = (self.model().inputs(), self.model().output_names());
         let mut state = vec![];
@@ -118,7 +118,7 @@ impl Compiled {
 }
 
 impl Stateful<'_> {
-    /// Runs the model on the inputs that are no state. Returns the outputs that are no state, in the model's order.
+    /// Runs the model on the inputs that are not state. Returns the outputs that are not state, in the model's order.
     ///
     /// # Errors
     /// As [`Compiled::run`]; [`Error::Invalid`] where an input is state, where an output does not fit the input that it is next, and
@@ -156,28 +156,28 @@ impl Stateful<'_> {
     /// An exact copy of the state of an input.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the input is no state, or has none yet.
+    /// [`Error::Invalid`] where the input is not a state, or has none yet.
     pub fn state(&self, input: &str) -> Result<Tensor> {
         let held = self.state.iter().find(|held| held.input == input);
-        let held = held.ok_or_else(|| Error::Invalid(format!("input `{input}` is no state")))?;
+        let held = held.ok_or_else(|| Error::Invalid(format!("input `{input}` is not a state")))?;
         held.exact().ok_or_else(|| Error::Invalid(format!("input `{input}` has no state before the first run")))
     }
 
     /// Sets the state of an input.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the input is no state or of another element type or rank.
+    /// [`Error::Invalid`] where the input is not a state or of another element type or rank.
     pub fn set(&mut self, input: &str, tensor: &Tensor) -> Result<()> {
         let spec = self.compiled.model().inputs().iter().find(|spec| spec.name == input);
         let held = self.state.iter_mut().find(|held| held.input == input);
         let (Some(spec), Some(held)) = (spec, held) else {
-            return Err(Error::Invalid(format!("input `{input}` is no state")));
+            return Err(Error::Invalid(format!("input `{input}` is not a state")));
         };
         check_data(input, tensor)?;
         if tensor.dtype != spec.dtype || !spec.any_rank && tensor.shape.len() != spec.shape.len() {
             let (rank, found) = (spec.shape.len(), &tensor.shape);
             return Err(Error::Invalid(format!(
-                "state `{input}` of shape {found:?} is no {} of {rank} dimensions",
+                "state `{input}` of shape {found:?} is not {} of {rank} dimensions",
                 spec.dtype
             )));
         }

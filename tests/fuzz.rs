@@ -26,7 +26,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 fn number(name: &str) -> Option<u64> {
-    variable(name).map(|v| v.parse().unwrap_or_else(|_| panic!("{name}={v} is no number")))
+    variable(name).map(|v| v.parse().unwrap_or_else(|_| panic!("{name}={v} is not a number")))
 }
 
 /// Runs inputs `first..first + count` in another process; returns the complaints.

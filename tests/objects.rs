@@ -182,7 +182,7 @@ fn several_bindings(target: &Target) -> Vec<Case> {
     let bindings = [a, b, c, d].map(|sizes| dims(&sizes));
     let mut cases = sized(&positions, &options, &bindings, &[(3, &d), (0, &a), (1, &b)]);
     let [long, wide] = [[("batch", 1), ("length", 5), ("past", 20)], [("batch", 2), ("length", 1), ("past", 3)]];
-    // one dimension has one size, and is no parameter
+    // one dimension has one size, and is not a parameter
     let of_decoder = [dims(&long), dims(&wide)];
     cases.extend(sized(&decoder(), &options, &of_decoder, &[(0, &long), (1, &wide)]));
     cases

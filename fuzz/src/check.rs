@@ -20,7 +20,7 @@ const MOST_WORK: u64 = 50_000_000;
 /// True for an input that was accepted, or a complaint.
 pub type Verdict = Result<bool, String>;
 
-/// Returns true for a result and false for an error; a complaint where that is a defect or its message is no sentence.
+/// Returns true for a result and false for an error; a complaint where that is a defect or its message is not a sentence.
 pub fn verdict<T>(result: Result<T, Error>) -> Verdict {
     match result {
         Ok(_) => Ok(true),

@@ -14,7 +14,7 @@ pub struct Options {
     pub id: u64,
 }
 
-/// A compiled model that is ready to run. Zero is no session.
+/// A compiled model that is ready to run. Zero is not a session.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {

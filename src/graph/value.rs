@@ -64,7 +64,7 @@ impl Value {
     /// The values of a sequence.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the value is no sequence.
+    /// [`Error::Invalid`] where the value is not a sequence.
     pub fn sequence(&self) -> Result<&[Value]> {
         match self {
             Value::Sequence(values) => Ok(values),

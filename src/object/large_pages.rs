@@ -65,7 +65,7 @@ static unsigned char *@name_large(unsigned char *memory, size_t bytes) {
 #endif
 ";
 
-/// The address of the constants. Their copy is no static memory: references with 32 bits would have to reach beyond it.
+/// The address of the constants. Their copy is not static memory: references with 32 bits would have to reach beyond it.
 const CONSTANTS: &str = "
 /* The constants: in large pages, into which the first run copies them, or in the object. */
 #if defined(__linux__) && defined(__GNUC__) && !defined(TILEWRIGHT_SMALL_PAGES)

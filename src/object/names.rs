@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// Words of C and C++ that are no names, and macros that compilers define.
+/// Words of C and C++ that are not names, and macros that compilers define.
 const RESERVED: &str = "NULL alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept const const_cast \
      consteval constexpr constinit continue decltype default delete do double dynamic_cast else enum explicit export extern \
      false float for friend goto if inline int int16_t int32_t int64_t int8_t linux long madvise main memcpy mmap mutable namespace new \

@@ -122,7 +122,7 @@ impl std::str::FromStr for Sort {
         match text {
             "time" => Ok(Sort::Time),
             "run" => Ok(Sort::Run),
-            _ => Err(format!("`{text}` is no order of kernels: they are {}", Sort::NAMES.join(" and "))),
+            _ => Err(format!("`{text}` is not an order of kernels: they are {}", Sort::NAMES.join(" and "))),
         }
     }
 }

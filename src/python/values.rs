@@ -1,4 +1,4 @@
-//! Values of inputs and outputs that are no tensors: sequences are lists, absent optionals are `None`.
+//! Values of inputs and outputs that are not tensors: sequences are lists, absent optionals are `None`.
 
 use crate::arrays;
 use crate::errors::invalid;

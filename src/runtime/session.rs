@@ -463,7 +463,7 @@ impl Session {
         let (Action::Loop { trips, condition, body, .. }, ReadyWork::Loop { windows, carried, body: inside }) =
             (&step.action, &ready.work)
         else {
-            return Err(Error::Internal(format!("step `{}` is no loop", step.name)));
+            return Err(Error::Internal(format!("step `{}` is not a loop", step.name)));
         };
         carried.iter().for_each(|value| memory.copy(value.initial, value.current, value.bytes));
         for time in 0..*trips as isize {

@@ -394,7 +394,7 @@ fn inconsistent_loops_are_refused() {
         ("times without end", |m| *inside(m).1 = u64::MAX),
         ("another number", |m| *inside(m).0 = 4),
         ("a number twice", |m| m.steps.push(m.steps[0].clone())),
-        ("a condition that is no bool", |m| *inside(m).2 = Some(BufferRef(5))),
+        ("a condition that is not a bool", |m| *inside(m).2 = Some(BufferRef(5))),
         ("a condition that moves", |m| {
             m.buffers[1].dtype = DType::Bool;
             *inside(m).2 = Some(BufferRef(1));

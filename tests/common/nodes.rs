@@ -44,7 +44,7 @@ fn check_graph(file: Option<&GraphProto>, reports: &[&Report], computed: &BTreeS
     let mut known = BTreeMap::new();
     graph(file, "", &reported, true, &mut known)?;
     if let Some(unknown) = reported.iter().find(|name| !known.contains_key(**name)) {
-        return Err(format!("`{unknown}` is no node of the file"));
+        return Err(format!("`{unknown}` is not a node of the file"));
     }
     let mut aliases = reports.iter().flat_map(|report| &report.aliases);
     let arithmetic = |name: &&String| !MAY_COMPUTE_NOTHING.split_whitespace().any(|op| known[name.as_str()] == op);

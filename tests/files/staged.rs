@@ -250,7 +250,7 @@ fn a_loop_whose_number_of_steps_is_known_by_then_is_compiled() {
         check_parts(&file, &report).unwrap();
         let trips = report.parts.iter().flat_map(|part| &part.report.control).map(|control| control.trips).next();
         let by_host = report.host.iter().any(|step| step.operator == "Loop");
-        // a single step is no loop
+        // a single step is not a loop
         let expected = match steps {
             1 => (None, false),
             2..=8 => (Some(Some(steps as u64)), false),

@@ -52,7 +52,7 @@ TYPES = {
 
 
 def parameter(name):
-    """A name that is no word of Python."""
+    """A name that is not a word of Python."""
     return f"{name}_" if name in ("with", "as") else name
 
 

@@ -60,7 +60,7 @@ def test_out_is_written_where_it_lies(two):
     pair = [np.zeros((2, 3), np.float32), None]
     first, second = model(a, b, out=pair)
     assert first is pair[0] and (first == 5).all() and (second == -3).all()
-    # part of a larger array, and memory that is no array of NumPy
+    # part of a larger array, and memory that is not an array of NumPy
     whole = np.zeros((3, 2, 3), np.float32)
     model.run({"a": a, "b": b}, out={"sum": whole[1]})
     assert (whole[1] == 5).all() and not whole[::2].any()
@@ -109,7 +109,7 @@ def test_tensors_without_dimensions_and_without_elements():
 
 def test_buffers_and_dlpack_tensors_are_inputs():
     class Tensor:
-        """What other packages have: a tensor that is no array of NumPy."""
+        """What other packages have: a tensor that is not an array of NumPy."""
 
         def __init__(self, owner):
             self.owner = owner

@@ -47,7 +47,7 @@ pub fn confirm(message: &str, scop: &Scop, tree: &Schedule) -> Result<(), String
         return fail("the original order does not have the source first");
     }
     if claim.why.contains("updates") && !updates {
-        return fail("these are no updates of one reduction");
+        return fail("these are not updates of one reduction");
     }
     match together(tree, &claim) {
         Ok(true) => Ok(()),

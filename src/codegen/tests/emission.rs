@@ -57,7 +57,7 @@ fn violations(step: &Step, code: &[u8], start: usize) -> Vec<String> {
     let mut out = vec![];
     for instruction in &mut Decoder::with_ip(64, code, start as u64, DecoderOptions::NONE) {
         if instruction.is_invalid() {
-            out.push("bytes that are no instruction".into());
+            out.push("bytes that are not an instruction".into());
             break;
         }
         let own = number(instruction.op0_register());

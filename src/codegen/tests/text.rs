@@ -1,4 +1,4 @@
-//! The text form of VCode: print and parse are inverse, and a line that is no instruction is named.
+//! The text form of VCode: print and parse are inverse, and a line that is not an instruction is named.
 
 use super::{cases, random, registers};
 use crate::codegen::Target;

@@ -15,7 +15,7 @@ pub struct Fields {
     pub special: Special,
 }
 
-/// Which patterns are no numbers.
+/// Which patterns are not numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Special {
     None,

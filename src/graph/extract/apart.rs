@@ -150,7 +150,7 @@ fn split(program: &BinaryProgram, pieces: &[Vec<usize>], held: &[bool]) -> Vec<B
         let terms: Vec<(usize, i32)> = row.terms.iter().filter_map(|t| Some((place[t.0]?.1, t.1))).collect();
         let outside = row.terms.iter().filter(|t| place[t.0].is_none() && held[t.0]).map(|t| t.1).sum::<i32>();
         let least = row.least - outside;
-        // What holds whatever the variables are is no row.
+        // What holds whatever the variables are is not a row.
         let lowest: i32 = terms.iter().map(|t| t.1.min(0)).sum();
         if row.equal || lowest < least {
             parts[p].rows.push(Constraint { terms, least, equal: row.equal });

@@ -114,7 +114,7 @@ impl<'a, 'b> Chains<'a, 'b> {
     }
 }
 
-/// The only operand of an elementwise candidate that is no constant.
+/// The only operand of an elementwise candidate that is not a constant.
 fn by_element(candidate: &Candidate) -> Option<usize> {
     match candidate.children[..] {
         [operand] if candidate.op.is_some_and(Op::is_elementwise) => Some(operand),

@@ -98,7 +98,7 @@ pub fn program(graph: &Graph, group: &Group) -> Result<Program> {
 }
 
 /// The values of a constant that the code of the kernel may depend on: a small matrix of finite floats with many elements
-/// whose products are no arithmetic, 0, 1 and -1. Other constants are read from memory alone, so that kernels that differ
+/// whose products are not arithmetic, 0, 1 and -1. Other constants are read from memory alone, so that kernels that differ
 /// in their weights only stay equal.
 pub fn literals(t: &Tensor) -> Option<Literals> {
     const MOST: usize = 64;

@@ -61,7 +61,7 @@ impl Linker<'_> {
         kernels: &[LinkableKernel],
     ) -> Result<Option<Action>> {
         let Op::Scan { trips, carried, reverse, conditional, .. } = &node.op else {
-            return Err(Error::Internal(format!("`{}` is no scan", node.name)));
+            return Err(Error::Internal(format!("`{}` is not a scan", node.name)));
         };
         let (trips, carried) = (*trips, *carried);
         if trips == 0 {

@@ -49,7 +49,7 @@ struct Latency {
 }
 
 impl Latency {
-    /// After another operation, which is no sum.
+    /// After another operation, which is not a sum.
     fn and(self, cycles: f64) -> Latency {
         Latency { cycles: self.cycles + cycles, sums: None }
     }

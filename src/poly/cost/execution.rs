@@ -59,7 +59,7 @@ struct Pricer<'a> {
 /// Instructions of a quotient of integers by a constant. Unmeasured.
 const INTEGER_QUOTIENT: f64 = 4.0;
 
-/// Instructions of a quotient of floats by a constant that is no power of two. Counted in the code.
+/// Instructions of a quotient of floats by a constant that is not a power of two. Counted in the code.
 const FLOAT_QUOTIENT: f64 = 5.0;
 
 /// Work of the ports in a block.

@@ -191,7 +191,7 @@ impl Lowering<'_> {
             Some(padded) => padded,
             None => isl.gist(&hull, &inside.context)?,
         };
-        // A row with one value at this place is no loop.
+        // A row with one value at this place is not a loop.
         if let Some(e) = bounds.equalities.iter().find(|e| e[dims - 1].abs() == 1) {
             let sign = -e[dims - 1];
             let mut form = e.clone();

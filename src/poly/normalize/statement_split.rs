@@ -276,7 +276,7 @@ mod tests {
                     "(A_before[j] + A[i + 1][j + 1])",
                 ],
             ),
-            // what is no sum waits as a whole
+            // what is not a sum waits as a whole
             (
                 "A[i][j] = max(A[i][j-1], B[i][j]) + B[i][j-1] * B[j][i] + B[j][j]",
                 [

@@ -1,6 +1,6 @@
 //! Sums in loop nests of their own, as products in register blocks.
 //!
-//! In: a legal schedule of a loop program. Out: a tiled schedule in which each sum over a domain that is no box, whose
+//! In: a legal schedule of a loop program. Out: a tiled schedule in which each sum over a domain that is not a box, whose
 //! operands are read again for other elements, stands alone: loops around it and other statements are distributed (Kennedy
 //! and McKinley, "Maximizing Loop Parallelism and Improving Data Locality via Loop Fusion and Distribution", 1993), and its
 //! own loops are those of a matrix product (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
@@ -126,7 +126,7 @@ fn points(node: Node) -> Node {
     }
 }
 
-/// The loops of a statement that is a sum of products over a domain that is no box; `None` for others.
+/// The loops of a statement that is a sum of products over a domain that is not a box; `None` for others.
 pub(super) fn product(scop: &Scop, id: StatementId, target: &Target) -> Option<Product> {
     let s = scop.statement(id);
     let (read, written): (Vec<Reference>, Vec<Reference>) =

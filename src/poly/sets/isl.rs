@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn effort_is_limited() {
-        // 29 is no sum of sixes, tens and fifteens: the intervals prove nothing, and no point is near at hand.
+        // 29 is not a sum of sixes, tens and fifteens: the intervals prove nothing, and no point is near at hand.
         let mut hard = Polyhedron { dims: 3, equalities: vec![vec![6, 10, 15, -29]], ..Polyhedron::default() };
         for v in 0..3 {
             let mut low = vec![0; 4];

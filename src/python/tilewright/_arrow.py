@@ -77,7 +77,7 @@ def _elements(name: str, buffer: Any, first: int, length: int, count: int, dtype
     if not count:
         return np.empty((0,), dtype)
     if length // count % dtype.itemsize:
-        raise InvalidError(f"column `{name}` has rows of {length // count} bytes, which are no elements of {dtype}")
+        raise InvalidError(f"column `{name}` has rows of {length // count} bytes, which are not elements of {dtype}")
     data = np.frombuffer(buffer, np.uint8, length, first) if length else np.empty(0, np.uint8)
     return data.view(dtype).reshape(count, -1)
 

@@ -173,7 +173,7 @@ def expression(value: Any) -> Expr:
     if isinstance(value, str):
         return Expr(checked(value))
     if isinstance(value, Update):
-        raise InvalidError("an update is no value: write `C[m, n] += value`, with the element on the left")
+        raise InvalidError("an update is not a value: write `C[m, n] += value`, with the element on the left")
     if hasattr(value, "dtype") and getattr(value, "shape", None) == ():
         value = value.item()
     if isinstance(value, bool):
@@ -186,7 +186,7 @@ def expression(value: Any) -> Expr:
     try:
         number = operator.index(value)
     except TypeError:
-        raise InvalidError(f"{value!r} is no expression: it is neither a number nor made of indices, sizes and arrays") from None
+        raise InvalidError(f"{value!r} is not an expression: it is neither a number nor made of indices, sizes and arrays") from None
     return Expr(str(number), _UNARY if number < 0 else _OPERAND)
 
 
@@ -230,5 +230,5 @@ def dtype_name(dtype: Any) -> str:
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
     found = _DTYPES.get(name, name)  # type: ignore[arg-type]
     if found not in _DTYPES.values():
-        raise InvalidError(f"{dtype!r} is no element type: there are {', '.join(_DTYPES.values())}")
+        raise InvalidError(f"{dtype!r} is not an element type: there are {', '.join(_DTYPES.values())}")
     return found

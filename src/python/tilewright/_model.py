@@ -238,7 +238,7 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
     damage, not malice. It must not be changed while the model is in use.
 
     Raises:
-        InvalidError: the file is no module, is damaged, or of another version.
+        InvalidError: the file is not a module, is damaged, or of another version.
         UnsupportedError: it is for another processor.
         FileError: it cannot be read.
     """

@@ -20,13 +20,13 @@ _FORMS = {
 
 def _name(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no name")
+        raise TypeError(f"{value!r} is not a name")
     return value
 
 
 def _names(value: Any) -> str:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise TypeError(f"{value!r} is no list of names")
+        raise TypeError(f"{value!r} is not a list of names")
     return ", ".join(map(_name, value))
 
 

@@ -167,12 +167,12 @@ class Definition(_Builder):
         are reduced.
 
         Raises:
-            InvalidError: there is no such assignment, or the target is no element.
+            InvalidError: there is no such assignment, or the target is not an element.
         """
         if assign not in _ASSIGNMENTS:
-            raise InvalidError(f"`{assign}` is no assignment: there are {' '.join(_ASSIGNMENTS)}")
+            raise InvalidError(f"`{assign}` is not an assignment: there are {' '.join(_ASSIGNMENTS)}")
         if target._array is None:
-            raise InvalidError(f"`{target}` is no element of an array")
+            raise InvalidError(f"`{target}` is not an element of an array")
         self._given.add(target._array)
         conditions = ", ".join(str(condition) for condition in where)
         self._line(f"{target} {assign} {expression(value)}" + (f" where {conditions}" if conditions else ""))
@@ -215,7 +215,7 @@ class Loops(_Builder):
     def array(self, dtype: Any, name: str, shape: Any = (), access: str = "") -> Array:
         """An array: its element type, name and extents. Access is `in`, `out` or `inout`; what the statements do by default."""
         if access not in ("", "in", "out", "inout", "temp"):
-            raise InvalidError(f"`{access}` is no access: there are in, out, inout, temp")
+            raise InvalidError(f"`{access}` is not an access: there are in, out, inout, temp")
         extents = "".join(f"[{expression(extent)}]" for extent in _extents(shape))
         self._arrays.append((f"    {access + ' ' if access else ''}{dtype_name(dtype)} {checked(name)}{extents}", _caller()))
         return Array(self, name)
@@ -267,12 +267,12 @@ class Loops(_Builder):
         """`label: target update value`: the update is `=`, `+=`, `max=` …; schedules call the statement by its label.
 
         Raises:
-            InvalidError: there is no such update, or the target is no element.
+            InvalidError: there is no such update, or the target is not an element.
         """
         if update not in _UPDATES:
-            raise InvalidError(f"`{update}` is no update: there are {' '.join(_UPDATES)}")
+            raise InvalidError(f"`{update}` is not an update: there are {' '.join(_UPDATES)}")
         if target._array is None:
-            raise InvalidError(f"`{target}` is no element of an array")
+            raise InvalidError(f"`{target}` is not an element of an array")
         self._line(f"{checked(label) + ': ' if label else ''}{target} {update} {expression(value)}")
 
     def _element(self, name: str, subscripts: Sequence[Any]) -> Expr:

@@ -102,7 +102,7 @@ def map_partitions(collection: Any, model: Any, *, client: Any = None, **options
         return collection.map_partitions(_run_items, model)
     if hasattr(collection, "map_partitions"):
         return collection.map_partitions(_run_frame, model, meta=model.run_frame(collection._meta))
-    raise InvalidError(f"{type(collection).__name__} is no array, dataframe or bag of Dask")
+    raise InvalidError(f"{type(collection).__name__} is not an array, dataframe or bag of Dask")
 
 
 def _run_arrays(model: Portable, *arrays: Any) -> list[np.ndarray]:

@@ -140,7 +140,7 @@ class _Graph:
         bound = _Bound(self.graph, arguments, inputs)
         outputs = next(node for node in self.graph.graph.nodes if node.op == "output").args[0]
         if not all(isinstance(out, torch.fx.Node) for out in outputs):
-            self._refuse("an output of the graph is no tensor")
+            self._refuse("an output of the graph is not a tensor")
             return None
         try:
             model = _export(bound, tuple(arguments[i] for i in inputs), None, dict(self.options))

@@ -232,7 +232,7 @@ impl Checker<'_> {
         let extent = self.extent(buffer, open)?;
         if extent.bytes == 0 || self.parts.buffers[buffer.0 as usize].dtype != DType::Bool {
             return Err(Error::Invalid(format!(
-                "inconsistent module `{}`: a condition that is no bool",
+                "inconsistent module `{}`: a condition that is not a bool",
                 self.parts.name
             )));
         }

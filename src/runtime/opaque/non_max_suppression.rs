@@ -95,7 +95,7 @@ pub fn non_max_suppression_bytes(inputs: &[View]) -> u64 {
     3 * boxes.data.len() as u64 + 20 * elements + selected.saturating_mul(2 * 3 * 8 + 16)
 }
 
-/// A number that orders scores: equal for both zeros, least for what is no number.
+/// A number that orders scores: equal for both zeros, least for what is not a number.
 fn rank(score: f32) -> u32 {
     let bits = (score + 0.0).to_bits();
     match bits >> 31 {

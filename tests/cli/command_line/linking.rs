@@ -108,7 +108,7 @@ fn one_object_holds_several_sizes() {
     assert_eq!(program(&folder, "several_batches.c", &["net.c", "net.o"]), expected);
     compile("shared");
     assert_eq!(program(&folder, "several_batches.c", &["-L.", "-lnet"]), expected);
-    // names of dimensions are those of parameters, which are no words of the driver
+    // names of dimensions are those of parameters, which are not words of the driver
     let (x, y) = (tensor("x", FLOAT, Some(&["binding", "s", "int"])), tensor("y", FLOAT, None));
     let file = folder.file("names.onnx");
     std::fs::write(&file, bytes(graph(vec![x], vec![], vec![node("Relu", &["x"], &["y"])], vec![y]), 17)).unwrap();

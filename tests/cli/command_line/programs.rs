@@ -73,7 +73,7 @@ fn a_compiled_program_keeps_its_initial_values() {
     assert_eq!(saved(&direct, 0).to_vec::<f64>(), [1.0, 2.0, 3.0, 11.0, 12.0, 13.0]);
     let text = succeeds(&[&["bench", &program, "--seconds", "0.05", "--json"][..], &sums].concat());
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(json["kernels"].as_array().unwrap().len(), 1, "copies are no kernels");
+    assert_eq!(json["kernels"].as_array().unwrap().len(), 1, "copies are not kernels");
 }
 
 #[test]

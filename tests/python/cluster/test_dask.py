@@ -97,7 +97,7 @@ def test_dataframes_and_bags(client, model):
     found = sorted(tilewright.dask.map_partitions(items, model).compute(), key=lambda item: item["id"])
     assert set(found[0]) == {"id", "y", "top"}
     check(np.stack([item["y"] for item in found]), np.array([item["top"] for item in found]), x)
-    with pytest.raises(tw.InvalidError, match="int is no array, dataframe or bag"):
+    with pytest.raises(tw.InvalidError, match="int is not an array, dataframe or bag"):
         tilewright.dask.map_partitions(3, model)
 
 

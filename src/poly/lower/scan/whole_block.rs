@@ -1,4 +1,4 @@
-//! Whole blocks of sums at the border of a domain that is no box.
+//! Whole blocks of sums at the border of a domain that is not a box.
 //!
 //! In: an update that is summed on a local tile, where only a part of the tile's elements belongs to the domain. Out: the
 //! conditions under which its operands exist. The other elements of the tile are computed as well, from whatever the

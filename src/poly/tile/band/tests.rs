@@ -37,7 +37,7 @@ impl Outcome {
         self.count(|r| r.kind == RowKind::Vector)
     }
 
-    /// Tile rows that are no strips of a vector.
+    /// Tile rows that are not strips of a vector.
     fn tiles(&self) -> usize {
         self.count(|r| r.tile > 1 && !r.coincident && r.phi.iter().any(|p| p.1.terms.len() > 1))
     }
