@@ -1,6 +1,6 @@
 //! `check`: proves or refuses every schedule of a file; says of a model what would run.
 
-use super::inputs::{InputArguments, bind, values};
+use super::inputs::{InputArguments, bind, refuse_module, values};
 use super::instructions;
 use super::progress::Progress;
 use crate::model_arguments::{LimitArguments, bind_once, parse_dim, target};
@@ -105,6 +105,7 @@ impl Arguments {
         if self.program.is_some() || self.size.is_some() {
             return Err(Error::Invalid(format!("{} has no programs or sizes", self.file.display())));
         }
+        refuse_module(&self.file)?;
         progress.stage(format!("reading {}", self.file.display()));
         let (model, given) = self.inputs.of(Model::load(&self.file)?)?;
         let mut text = String::new();

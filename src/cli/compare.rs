@@ -54,12 +54,7 @@ impl Arguments {
             let name = self.file.display();
             return Err(Error::Invalid(format!("{name} is not a .tile file: do not pass `--schedule`")));
         }
-        if inputs::is_module(&self.file)? {
-            let name = self.file.display();
-            return Err(Error::Invalid(format!(
-                "{name} is already machine code: pass the model or program that it was made of"
-            )));
-        }
+        inputs::refuse_module(&self.file)?;
         if let Some(page) = &self.html {
             // Known before minutes are spent on it.
             file::check_writable(page)?;

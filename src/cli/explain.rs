@@ -43,12 +43,7 @@ pub struct Arguments {
 impl Arguments {
     pub fn run(mut self, progress: &Progress) -> Result<String> {
         self.model.prices = true;
-        if inputs::is_module(&self.model.model)? {
-            let name = self.model.model.display();
-            return Err(Error::Invalid(format!(
-                "{name} is already machine code: pass the model or program that it was made of"
-            )));
-        }
+        inputs::refuse_module(&self.model.model)?;
         if let Some(page) = &self.html {
             // Known before minutes are spent on it.
             file::check_writable(page)?;

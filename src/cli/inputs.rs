@@ -367,6 +367,17 @@ pub fn is_module(path: &Path) -> Result<bool> {
     Ok(Module::is_magic(&start) || path.extension().is_some_and(|e| e == "tw"))
 }
 
+/// Refuses a module where what it was made of is needed.
+pub fn refuse_module(path: &Path) -> Result<()> {
+    if is_module(path)? {
+        let name = path.display();
+        return Err(Error::Invalid(format!(
+            "{name} is already machine code: pass the model or program that it was made of"
+        )));
+    }
+    Ok(())
+}
+
 /// Returns true if the file is a program of the text language; only a program can be chosen by name, size and
 /// schedule; a file of schedules goes with networks too.
 pub fn is_program(arguments: &ModelArguments) -> Result<bool> {

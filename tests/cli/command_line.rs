@@ -120,6 +120,9 @@ fn a_compiled_module_gives_the_same_bits() {
     fails(&["compile", DYNAMIC, "-o", &module, "--dim", "batch=3,3"], &["twice"]);
     fails(&["run", &module, "--target", "aarch64-neon"], &["compiled for"]);
     fails(&["compile", &module, "-o", &module], &["already compiled"]);
+    for command in ["check", "explain", "compare"] {
+        fails(&[command, &module], &["already machine code"]);
+    }
     let mut bytes = std::fs::read(&module).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
