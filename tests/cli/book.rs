@@ -137,6 +137,7 @@ fn pages_show_what_the_commands_print() {
 fn limits() -> String {
     let limits = Limits::default();
     let bytes = |n: u64| if n >> 30 > 0 { format!("{} GiB", n >> 30) } else { format!("{} MiB", n >> 20) };
+    let binding_bytes = limits.binding_bytes.map_or("a quarter more than the largest, and 16 MiB".to_string(), bytes);
     let rows = [
         ("tensor_bytes", bytes(limits.tensor_bytes), "one tensor"),
         ("arena_bytes", bytes(limits.arena_bytes), "the intermediate tensors that live at once"),
@@ -153,6 +154,7 @@ fn limits() -> String {
         ("nodes", limits.nodes.to_string(), "nodes of a network"),
         ("steps", limits.steps.to_string(), "steps of a loop that the host runs, since it depends on data"),
         ("bindings", limits.bindings.to_string(), "compiled bindings of dynamic dimensions that are kept"),
+        ("binding_bytes", binding_bytes, "these bindings, constants that several share once"),
     ];
     rows.iter().map(|(name, value, what)| format!("| `{name}` | {value} | {what} |\n")).collect()
 }
