@@ -91,7 +91,7 @@ typedef struct {
     uint64_t id;
 } tilewright_options;
 
-// A compiled model that is ready to run. Zero is no session.
+// A compiled model that is ready to run. Zero is not a session.
 typedef struct {
     uint64_t id;
 } tilewright_session;
