@@ -260,11 +260,13 @@ impl<'a> Contest<'a> {
 
     /// The recursion whose four quarters this e-node joins.
     fn strassen(&self, class: Id, whole: &'a Term) -> Option<Timed> {
+        /// Three concatenations, eight sums of products, seven products and five sums of quarters of the image.
+        const PARTS: usize = 23;
         let network = self.network;
         let is = |term: &Term, kind: fn(&Op) -> bool| matches!(&term.head, Head::Op(op) if kind(op));
         let (mut open, mut seen) = (vec![(class, whole)], vec![class]);
         let (mut ns, mut steps, mut weights) = (0.0, 0, vec![]);
-        while let Some((class, term)) = open.pop() {
+        while let Some((class, term)) = open.pop().filter(|_| seen.len() <= PARTS) {
             if !is(term, |op| matches!(op, Op::Concat { .. })) {
                 ns += self.time(class, term);
             }
@@ -282,7 +284,7 @@ impl<'a> Contest<'a> {
                 }
             }
         }
-        (weights.len() == 7).then(|| Timed {
+        (weights.len() == 7 && seen.len() <= PARTS).then(|| Timed {
             algorithm: Algorithm::Strassen,
             predicted_us: ns / 1e3,
             weights_bytes: weights.iter().sum(),

@@ -84,7 +84,7 @@ pub fn rules(algorithm: Algorithm) -> Vec<Rule> {
         build  (Beside,  "conv-winograd-2",         "(conv@c ...)",                      competing::<2>),
         build  (Beside,  "conv-winograd-4",         "(conv@c ...)",                      competing::<4>),
         build  (Beside,  "conv-winograd-6",         "(conv@c ...)",                      competing::<6>),
-        build  (Beside,  "product-strassen",        "(matmul@m ?x $w)",                  strassen::competing),
+        build  (Beside,  "product-strassen",        "(matmul ?x $w)",                    strassen::competing),
     ];
     let instead = [
         build  (Instead, "conv-winograd-2",         "(conv@c ...)",                      winograd_in_any_layout::<2>),
@@ -96,7 +96,7 @@ pub fn rules(algorithm: Algorithm) -> Vec<Rule> {
         Algorithm::Cheapest => direct.into_iter().chain(beside).collect(),
         Algorithm::Direct => direct,
         Algorithm::Strassen => {
-            let halves = build(Instead, "product-strassen", "(matmul@m ?x $w)", strassen::always);
+            let halves = build(Instead, "product-strassen", "(matmul ?x $w)", strassen::always);
             direct.into_iter().chain([halves]).collect()
         }
         Algorithm::Winograd(tile) => {
