@@ -14,7 +14,7 @@ use tilewright::{DType, Model, Options, Session, Target};
 /// Changes the arrays as the program does.
 type Reference = fn(&mut Arrays);
 
-const PROGRAMS: [(&str, Reference); 28] = [
+const PROGRAMS: [(&str, Reference); 29] = [
     ("bilateral", reference::bilateral),
     ("cumulative_max", reference::cumulative_max),
     ("edit_distance", reference::edit_distance),
@@ -25,6 +25,7 @@ const PROGRAMS: [(&str, Reference); 28] = [
     ("histogram", reference::histogram),
     ("iir_filter", reference::iir_filter),
     ("integral_image", reference::integral_image),
+    ("inverse3x3", reference::inverse3x3),
     ("knapsack", reference::knapsack),
     ("laplacian_pyramid", reference::laplacian_pyramid),
     ("lcs", reference::lcs),

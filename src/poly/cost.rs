@@ -1,7 +1,8 @@
 //! Time of a schedule: nanoseconds of explicit loops on one thread, as a sum of named terms.
 //!
 //! In: the loops that lowering makes of a schedule tree, and the constants of a machine. Out: a [`Cost`]. Every statement
-//! counts. [`execution`] adds up what the ports of a core do and what waits for results of earlier iterations;
+//! counts. [`execution`] adds up what the ports of a core do and what waits for results of earlier iterations or, by
+//! [`forwarding`], for stores;
 //! [`traffic`] gives the bytes that come into each cache, which a simulation of caches bears out.
 //!
 //! The time of a transfer is hidden behind arithmetic but for a share that depends on the distance
@@ -14,6 +15,7 @@
 mod block;
 mod chain;
 pub mod execution;
+mod forwarding;
 pub mod traffic;
 
 use crate::codegen::Target;
@@ -26,7 +28,7 @@ use traffic::traffic_and_counts;
 pub struct Cost {
     /// Instructions on the busiest ports, in loops that wait for nothing.
     pub ports: f64,
-    /// Time beyond [`Cost::ports`] of loops that wait for results of their earlier iterations.
+    /// Time beyond [`Cost::ports`] of loops that wait for results of their earlier iterations, and of loads that wait for stores.
     pub chains: f64,
     /// Starts, counters and branches of loops.
     pub loops: f64,

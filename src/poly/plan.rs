@@ -120,9 +120,12 @@ pub fn plan_among(
         let long = first.cost.nanoseconds() >= LEAST_FOR_WAVES;
         better.retain(|c| !c.style.waves || long && c.cost.nanoseconds() <= most);
     }
-    let best = better.iter().find(proven).copied().unwrap_or(first);
-    let best = found.iter().position(|c| std::ptr::eq(c, best)).unwrap_or(0);
-    let best = found.remove(best);
+    let refuted = better.iter().position(|c| proven(&c)).unwrap_or(better.len());
+    let best = better.get(refuted).copied().unwrap_or(first).clone();
+    // what is not legal is no alternative, however cheap
+    let illegal: Vec<Schedule> = better[..refuted].iter().map(|c| c.tiled.schedule.clone()).collect();
+    found.retain(|c| c.tiled.schedule != best.tiled.schedule || c.tiled.packings != best.tiled.packings);
+    found.retain(|c| !illegal.contains(&c.tiled.schedule));
     found.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
     found.insert(0, best);
     Ok((predicted(found[0].tiled.clone(), &found[0].cost), found))

@@ -235,6 +235,22 @@ pub fn histogram(p: &mut Arrays) {
     p.put("h", h);
 }
 
+pub fn inverse3x3(p: &mut Arrays) {
+    let (a, d, mut b, mut m) = (p.take("A"), p.take("d"), p.take("B"), p.take("m"));
+    for n in 0..p.n("N") {
+        let at = |i: usize, j: usize| a[[n, i % 3, j % 3]];
+        let minor = |i: usize, j: usize| at(i + 1, j + 1) * at(i + 2, j + 2) - at(i + 1, j + 2) * at(i + 2, j + 1);
+        let determinant: f64 = (0..3).map(|j| at(0, j) * minor(0, j)).sum();
+        for (i, j) in (0..9).map(|k| (k / 3, k % 3)) {
+            // the adjugate is the transpose of the cofactors; subscripts modulo 3 have their signs
+            b[[n, i, j]] = minor(j, i) / determinant;
+            m[[n]] += d[[n, i]] * b[[n, i, j]] * d[[n, j]];
+        }
+    }
+    p.put("B", b);
+    p.put("m", m);
+}
+
 pub fn sddmm(p: &mut Arrays) {
     let (column, a, b, mut c) = (p.take("column"), p.take("A"), p.take("B"), p.take("C"));
     for i in 0..p.n("N") {

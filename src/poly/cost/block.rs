@@ -11,6 +11,8 @@ pub(super) struct Expanded {
     pub copies: f64,
     /// Lanes of a vector loop.
     pub lanes: Option<f64>,
+    /// Iterations.
+    pub trips: f64,
     /// Terms of a tensor instruction, whose loop it is; 1 of others.
     pub terms: i64,
     /// The instruction works on tiles.

@@ -18,6 +18,7 @@ use crate::expr::narrow::{Names, constant_divisor};
 use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, Expr, Index, UnaryOp, Var};
 use crate::poly::cost::block::{Expanded, Placed, address_of, distance_along};
 use crate::poly::cost::chain;
+use crate::poly::cost::forwarding;
 use crate::poly::cost::traffic::Counts;
 use std::collections::{BTreeSet, HashSet};
 
@@ -26,7 +27,7 @@ use std::collections::{BTreeSet, HashSet};
 pub struct Execution {
     /// On the busiest ports.
     pub ports: f64,
-    /// Beyond that, of loops that wait for earlier iterations.
+    /// Beyond that, of loops that wait for earlier iterations, and of loads that wait for stores.
     pub chains: f64,
     /// Starts, counters and branches of loops.
     pub loops: f64,
@@ -130,6 +131,10 @@ impl<'a> Pricer<'a> {
         let (mut block, mut straight) = (vec![], true);
         self.collect(body, &mut vec![], 1.0, &mut block, &mut total, &mut straight);
         let work = self.work(&block, inner);
+        let blocked = forwarding::blocked_loads(self.nest, &block, inner, &|store, buffer, index| {
+            self.in_registers(buffer, index, store)
+        });
+        total.chains += blocked * self.target.machine.blocked_load_ns * self.target.machine.clock_ghz;
         let ports = work.cycles(self.target);
         total.ports += ports;
         if straight && let Some(var) = inner {
@@ -173,7 +178,7 @@ impl<'a> Pricer<'a> {
                             let copies = lanes.map_or(trips, |l| (trips / l).ceil());
                             let (copies, terms) = if together { (1.0, trips as i64) } else { (copies, 1) };
                             let tile = matches!(kind, LoopKind::Instruction(name) if self.target.is_tile_row(*name));
-                            around.push(Expanded { var: *var, copies, lanes, terms, tile });
+                            around.push(Expanded { var: *var, copies, lanes, trips, terms, tile });
                             self.collect(body, around, share, block, total, straight);
                             around.pop();
                         }

@@ -224,3 +224,28 @@ fn parts_of_a_row_that_lie_apart_are_two_rows() {
     assert!(apart.starts < 2.0 * together.starts && together.starts > 0.0, "{together:?} {apart:?}");
     assert!(apart.transfers[0] < 2.0 * together.transfers[0], "{together:?} {apart:?}");
 }
+
+#[test]
+fn a_load_waits_for_a_store_that_does_not_forward_to_it() {
+    let of = |distance: i64, lanes: i64, body: &str| {
+        let text = format!(
+            "kernel k {{ X: f32[100][{distance}] argument 0; Y: f32[100][{distance}] argument 1 written;
+               parallel i in 0..100 {{ {} }} }}",
+            body.replace("LANES", &lanes.to_string())
+        );
+        priced(&text).chains / 100.0
+    };
+    let wait = Target::avx512().machine.blocked_load_ns;
+    let near = |ns: f64| (0.99..1.01).contains(&(ns / wait));
+    let update = "vector j in 0..LANES { Y[i][j] add = X[i][j]; }";
+    // the store of a row of 10 meets six elements of the next row, which is loaded just after it
+    assert!(near(of(10, 10, update)), "{}", of(10, 10, update));
+    assert_eq!([of(16, 10, update), of(16, 16, update)], [0.0; 2]);
+    // 16 elements that single stores wrote are no vector that one of them forwards; a vector forwards to its own elements
+    let after = |stores: &str, read: &str| {
+        of(32, 16, &format!("{stores} vector j in 0..LANES {{ Y[i][j + 16] = {read}[i][j]; }}"))
+    };
+    let single = "unroll k in 0..16 { Y[i][k] = X[i][k]; }";
+    assert!(near(after(single, "Y")), "{}", after(single, "Y"));
+    assert_eq!([after(single, "X"), after("vector k in 0..16 { Y[i][k] = X[i][k]; }", "Y")], [0.0; 2]);
+}

@@ -1,0 +1,113 @@
+//! Loads that a store just before them cannot forward to: they wait until it is in the cache.
+//!
+//! In: the statements between two serial loops. Out: how many loads wait in one execution of them. A store forwards to a load
+//! of nothing but what it wrote. A vector under a mask meets all bytes of its register, whatever the mask says, and forwards
+//! to none of them (Fog, "The microarchitecture of Intel, AMD and VIA CPUs", on store forwarding stalls; the masks by measurement).
+
+use crate::codegen::loopnest::LoopNest;
+use crate::expr::{Affine, BufferId, Index, Var};
+use crate::poly::cost::block::{Expanded, Placed, address_of, distance_along};
+
+/// Returns true if an element, read or written by this store, is in a register.
+type InRegisters<'a> = &'a dyn Fn(&Placed, BufferId, &[Index]) -> bool;
+
+/// Most places of one access that are compared.
+const PLACES: usize = 64;
+
+/// An access to neighbouring elements: where its copies begin, beside what serial loops add.
+struct Span {
+    base: Affine,
+    starts: Vec<i64>,
+    /// Elements that a copy meets.
+    length: i64,
+    /// A mask leaves elements out.
+    masked: bool,
+}
+
+impl Span {
+    /// The elements of an access; `None` where they are not neighbours.
+    fn of(nest: &LoopNest, store: &Placed, buffer: BufferId, index: &[Index]) -> Option<Span> {
+        let mut base = address_of(nest, buffer, index)?;
+        let (mut starts, mut length, mut masked) = (vec![0], 1, false);
+        for e in &store.around {
+            let coefficient = base.coefficient(e.var);
+            base = base.add_scaled(&Affine::var(e.var), -coefficient);
+            let step = match e.lanes {
+                Some(_) if coefficient == 0 => continue,
+                Some(lanes) => {
+                    if distance_along(nest, buffer, index, e.var) != Some(1) {
+                        return None;
+                    }
+                    (length, masked) = (lanes as i64, e.trips % lanes != 0.0);
+                    length
+                }
+                None => coefficient,
+            };
+            starts = copies(&starts, e, step);
+        }
+        Some(Span { base, starts, length, masked })
+    }
+
+    /// Returns true if a load that begins `start` elements after the base meets the store `written`, which begins `apart`
+    /// elements before its own base, and takes more than that one wrote.
+    fn waits_for(&self, start: i64, written: &Span, apart: i64) -> bool {
+        written.starts.iter().any(|&other| {
+            let ahead = start + apart - other;
+            let meets = -self.length < ahead && ahead < written.length;
+            let alike = ahead == 0 && self.length == written.length;
+            let inside = ahead >= 0 && ahead + self.length <= written.length;
+            meets && !alike && (written.masked || !inside)
+        })
+    }
+}
+
+/// The starts of all copies along an expanded loop.
+fn copies(starts: &[i64], around: &Expanded, step: i64) -> Vec<i64> {
+    let places = if step == 0 { 1 } else { around.copies as i64 };
+    let all = (0..places).flat_map(|copy| starts.iter().map(move |s| s + copy * step));
+    all.take(PLACES).collect()
+}
+
+/// Loads that wait in one execution of `block`, directly in the serial loop over `inner`.
+pub(super) fn blocked_loads(nest: &LoopNest, block: &[Placed], inner: Option<Var>, in_registers: InRegisters) -> f64 {
+    let stores: Vec<Option<Span>> = block
+        .iter()
+        .map(|s| Span::of(nest, s, s.buffer, s.index).filter(|_| !in_registers(s, s.buffer, s.index)))
+        .collect();
+    let mut waiting = 0.0;
+    for (position, store) in block.iter().enumerate() {
+        let mut note = |buffer: BufferId, index: &[Index]| {
+            if in_registers(store, buffer, index) {
+                return;
+            }
+            let Some(load) = Span::of(nest, store, buffer, index) else { return };
+            let before = stores.iter().enumerate().filter(|(other, _)| block[*other].buffer == buffer);
+            let waits = before.filter_map(|(other, written)| {
+                Some((other, waits(&load, written.as_ref()?, other < position, other == position, inner)))
+            });
+            // loads of one statement wait together, those that wait for the statement itself one after the other
+            let most = waits.map(|(other, n)| if other == position { n as f64 } else { n.min(1) as f64 });
+            waiting += store.share * most.fold(0.0, f64::max);
+        };
+        store.value.visit_accesses(&mut |access| note(access.buffer, &access.index));
+        let carried = inner.is_none_or(|v| address_of(nest, store.buffer, store.index).is_some_and(|a| a.uses(v)));
+        if store.reduce.is_some() && carried {
+            note(store.buffer, store.index);
+        }
+    }
+    waiting
+}
+
+/// Copies of a load that wait for a store: of this iteration where it is `earlier` or writes what the load's own statement
+/// reads, or of the iteration before.
+fn waits(load: &Span, written: &Span, earlier: bool, own: bool, inner: Option<Var>) -> usize {
+    let apart = load.base.add_scaled(&written.base, -1);
+    if !apart.is_constant() {
+        return 0;
+    }
+    let step = inner.map_or(0, |v| load.base.coefficient(v));
+    let distances = [(earlier || own, apart.constant), (step != 0, apart.constant + step)];
+    let blocked =
+        |start: i64| distances.iter().any(|&(happens, apart)| happens && load.waits_for(start, written, apart));
+    load.starts.iter().filter(|&&start| blocked(start)).count()
+}
