@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Judge the inner loops of AArch64 kernels by llvm-mca: cycles of an iteration beside the port limit.
 
-Each kernel of benches/mca.tile is compiled for a target of AArch64; of its code the innermost loop with most vector arithmetic is simulated
-for ITERATIONS iterations on each core. The port limit is the number of cycles that the busiest unit, or the width of dispatch, needs for one
-iteration: what a loop without latencies would take. llvm-mca knows no caches: loads take the time of the first one.
+Each kernel of benches/mca.tile is compiled for a target of AArch64; of its code the innermost loop that sums most products, of equals the one
+with most vector arithmetic, is simulated for ITERATIONS iterations on each core. The port limit is the number of cycles that the busiest unit,
+or the width of dispatch, needs for one iteration: what a loop without latencies would take. llvm-mca knows no caches: loads take the time of the first one.
 """
 import argparse
 import json
@@ -19,13 +19,14 @@ CORES = ["neoverse-n1", "neoverse-v2", "cortex-a55", "cortex-a510"]
 # Kernel -> features beyond Advanced SIMD that it may use.
 KERNELS = {
     "gemm_f32": "", "gemm_f64": "", "conv_3x3": "", "depthwise_3x3": "", "softmax": "", "layer_norm": "",
-    "gemm_i8": "+dotprod", "gemm_bf16": "+bf16", "gemm_f16": "",
+    "gemm_i8": "+dotprod", "gemm_u8_i8": "+dotprod+i8mm", "gemm_bf16": "+bf16", "gemm_f16": "",
 }
 # Cores that lack a feature are left out for kernels that need it.
 LACKS = {"neoverse-n1": {"i8mm", "bf16"}, "cortex-a55": {"i8mm", "bf16"}}
 ITERATIONS = 100
 # The goal: cycles over the port limit, and on how many of the cores.
 WITHIN, CORES_WITHIN = 1.15, 3
+PRODUCTS = re.compile(r"f?ml[as]$|[su]+dot$|[su]+mmla$|bfdot$|bfmmla$")
 ARITHMETIC = re.compile(r"f?(ml[as]|add|sub|mul|div|max|min|sqrt|maxnm|minnm)$|[su]+dot$|[su]+mmla$|bfdot$|bfmmla$|fcm|cm|scvtf|fcvt")
 
 
@@ -80,7 +81,9 @@ def innermost_loops(text):
 
 
 def arithmetic(loop):
-    return sum(1 for line in loop if ARITHMETIC.match(line.split()[0]) and re.search(r"\bv\d+\.", line))
+    """Vector instructions of a loop that sum products, and all of its vector arithmetic."""
+    vectors = [line.split()[0] for line in loop if re.search(r"\bv\d+\.", line)]
+    return tuple(sum(1 for word in vectors if kind.match(word)) for kind in (PRODUCTS, ARITHMETIC))
 
 
 def simulate(loop, core, iterations=ITERATIONS):

@@ -3,6 +3,7 @@
 
 mod emulator;
 
+use tilewright::instructions::TensorInstruction;
 use tilewright::internal::codegen::{Assembled, Isa, Target};
 use tilewright::internal::expr::expression;
 use tilewright::internal::expr::scalar::number::f32_to_bf16;
@@ -272,7 +273,7 @@ fn whole_numbers(dtype: DType, shape: &[i64], seed: usize) -> Tensor {
 
 /// Exact products with the rest of a group and of a vector; operands given at run time or constant.
 fn tensor_products(types: [DType; 2]) -> Vec<Case> {
-    let sizes = [[5, 37, 23], [14, 64, 32], [1, 9, 70], [33, 3, 17]];
+    let sizes = [[5, 37, 23], [14, 64, 32], [1, 9, 70], [33, 3, 17], [7, 24, 18], [12, 40, 33]];
     let case = |(i, [m, k, n]): (usize, [i64; 3])| {
         let shapes = [vec![m, k], vec![k, n]];
         let of = |t: usize| TensorType::new(types[t], &shapes[t]);
@@ -295,6 +296,7 @@ fn tensor_instructions_agree_with_the_interpreter_on_every_target() {
         ("x86-64-avx2+avxvnni", &bytes),
         ("aarch64-neon+dotprod", &bytes),
         ("aarch64-neon+i8mm", &bytes),
+        ("aarch64-neon+dotprod+i8mm", &bytes),
         ("x86-64-avx512-vnni+avx512bf16", &halves),
         ("aarch64-neon+bf16", &halves),
     ];
@@ -306,13 +308,22 @@ fn tensor_instructions_agree_with_the_interpreter_on_every_target() {
             emulator::skip::no_hardware(&format!("this processor does not run {name}"));
             continue;
         }
-        let mut used = 0;
+        // Types of operands, in this order, that a row with matrices of sums multiplies.
+        let multiplies = |types: &[DType; 2]| {
+            let matrices = target.instructions.iter().filter(|row| row.is_matrix());
+            let of = |row: &TensorInstruction| row.operands[1..].iter().map(|o| o.dtype).eq(*types);
+            matrices.filter(|row| of(row)).count() > 0
+        };
+        let of_matrices = types.iter().filter(|t| multiplies(t)).count();
+        let (mut used, mut in_matrices) = (0, 0);
         for case in types.iter().flat_map(|&t| tensor_products(t)) {
             let inputs: Vec<&Tensor> = case.inputs.iter().collect();
             let right = reference::evaluate(&case.program, &inputs).unwrap().remove(0);
             let statements = Statements::of_expression(case.name, &case.program).unwrap();
             let CompiledKernel { scop, kernel, assembled, vcode, .. } = kernel::compile(statements, &target).unwrap();
-            used += usize::from(vcode.iter().any(|f| !f.instructions.is_empty()));
+            let instructions = || vcode.iter().flat_map(|f| &f.instructions);
+            used += usize::from(instructions().next().is_some());
+            in_matrices += usize::from(instructions().any(TensorInstruction::is_matrix));
             let (mut table, outputs) = arguments(&case, &scop, &kernel);
             if native {
                 run_native(&assembled, &mut table);
@@ -324,6 +335,7 @@ fn tensor_instructions_agree_with_the_interpreter_on_every_target() {
             expected.push((name, outputs[0], right));
         }
         assert!(used >= types.len(), "{used} kernels by tensor instructions on {name}");
+        assert!(in_matrices >= 2 * of_matrices, "{in_matrices} kernels by matrices on {name}");
     }
     for ((name, slot, right), results) in
         expected.iter().zip(emulator::run("tensor_instructions", &jobs).into_iter().flatten())

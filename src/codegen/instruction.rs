@@ -173,6 +173,9 @@ pub const TILE_ROW_BYTES: usize = 64;
 /// Tile registers.
 pub const TILES: usize = 8;
 
+/// Rows and columns of sums in a vector register that holds a matrix.
+pub const MATRIX_SIDE: i64 = 2;
+
 /// `extent` rows or columns in tiles of at most `most`: the points of a tile and how many tiles have them. All have as many where
 /// they can; otherwise a smaller one is the last.
 pub fn tile_extents(extent: i64, most: i64) -> impl std::iter::Iterator<Item = (i64, i64)> {
@@ -244,6 +247,11 @@ impl TensorInstruction {
     /// Returns true if the operands stand in tile registers.
     pub fn is_tile(&self) -> bool {
         self.operands[0].form == Form::Tile
+    }
+
+    /// Returns true if a vector register holds a matrix of sums: the accumulator has rows and columns.
+    pub fn is_matrix(&self) -> bool {
+        self.operands[0].form == Form::Vector && self.operands[0].indices.len() == 2
     }
 
     /// Bytes of the registers that the operands stand in: tile registers, or the widest vectors of the code.

@@ -79,6 +79,11 @@ impl Target {
         self.instructions.iter().any(|row| row.name == name && row.is_tile())
     }
 
+    /// Returns true if the tensor instruction of this name has sums of several rows in a register.
+    pub fn sums_rows(&self, name: InstructionName) -> bool {
+        self.instructions.iter().any(|row| row.name == name && (row.is_tile() || row.is_matrix()))
+    }
+
     /// Peak of one core in GFLOP/s for elements of `bytes` bytes (an FMA counts two).
     pub fn peak_gflops(&self, bytes: usize) -> f64 {
         2.0 * (self.lanes(bytes) * self.machine.fma_per_cycle) as f64 * self.machine.clock_ghz
@@ -197,18 +202,20 @@ impl Target {
         self.platform().check_host().is_ok()
     }
 
-    /// The best target that this process can run code for, with the dot products that it has: of bytes, on AVX-512 of bf16.
+    /// The best target that this process can run code for, with the products that it has: of bytes, on AVX-512 and AArch64 of bf16.
     pub fn host() -> Option<Target> {
         let target = Target::all().into_iter().find(Target::runs_on_host)?;
-        let more = match target.isa {
-            Isa::Avx512 => "avx512bf16",
-            Isa::Avx2 => "avxvnni",
-            Isa::Neon => "dotprod",
+        let more: &[&str] = match target.isa {
+            Isa::Avx512 => &["avx512bf16"],
+            Isa::Avx2 => &["avxvnni"],
+            Isa::Neon => &["dotprod", "i8mm", "bf16"],
         };
-        if Features::by_name(more).is_some_and(|feature| target.features.contains(feature)) {
-            return Some(target);
-        }
-        Some(target.clone().with_feature(more).ok().filter(Target::runs_on_host).unwrap_or(target))
+        Some(more.iter().fold(target, |target, word| {
+            if Features::by_name(word).is_some_and(|feature| target.features.contains(feature)) {
+                return target;
+            }
+            target.clone().with_feature(word).ok().filter(Target::runs_on_host).unwrap_or(target)
+        }))
     }
 }
 

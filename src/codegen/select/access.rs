@@ -58,8 +58,12 @@ impl Selector<'_> {
 
     /// The address operand of an element that is one for all lanes.
     pub fn element_address(&mut self, a: &Address) -> Addr {
-        let size = self.element(a.buffer);
-        self.operand(a.buffer, &a.linear.clone().scale(size), size).0
+        self.bytes_at(a, self.element(a.buffer)).0
+    }
+
+    /// The address operand for `size` bytes at an element that is one for all lanes, and these bytes.
+    pub fn bytes_at(&mut self, a: &Address, size: i64) -> (Addr, Span) {
+        self.operand(a.buffer, &a.linear.clone().scale(self.element(a.buffer)), size)
     }
 
     /// Bytes of an element in memory.

@@ -19,9 +19,10 @@ impl Selector<'_> {
         let Some(row) = rows.iter().find(|r| r.name == name) else {
             return self.internal(&format!("`{name}` is not an instruction of {}", self.target.name));
         };
-        if row.is_tile() {
+        if row.is_tile() || row.is_matrix() {
+            let sums = if row.is_tile() { "tiles" } else { "matrices" };
             let text = format!(
-                "{}: the loops around `{name}` are not those of rows, columns and terms of tiles",
+                "{}: the loops around `{name}` are not those of rows, columns and terms of {sums}",
                 self.nest.name
             );
             return Err(Stop::Failed(Error::Unsupported(text)));

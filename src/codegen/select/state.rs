@@ -85,6 +85,8 @@ pub struct Selector<'a> {
     pub view: Option<View>,
     /// The sums in tile registers.
     pub tile: Option<Pass>,
+    /// The sums in matrices.
+    pub matrices: Option<Vec<Vreg>>,
     /// The loop of whose iterations an instruction on tiles takes several.
     pub innermost: Option<Var>,
 }

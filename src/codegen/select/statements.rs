@@ -59,6 +59,7 @@ impl<'a> Selector<'a> {
             reductions: vec![],
             view: None,
             tile: None,
+            matrices: None,
             innermost: None,
         }
     }
@@ -115,7 +116,7 @@ impl<'a> Selector<'a> {
     }
 
     pub fn statement(&mut self, stmt: &Stmt) -> Selected<()> {
-        if self.tiles(None, stmt)? || self.tile_block(stmt)? {
+        if self.tiles(None, stmt)? || self.tile_block(stmt)? || self.matrices(stmt)? {
             return Ok(());
         }
         match stmt {

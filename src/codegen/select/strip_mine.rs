@@ -401,11 +401,11 @@ fn unroll(nest: &mut LoopNest, target: &Target, own: u32, body: Vec<Stmt>) -> Ve
     out
 }
 
-/// Returns true for the loops and conditions around an instruction on tiles, which takes several iterations of the innermost one.
+/// Returns true for the loops and conditions around an instruction whose sums stay in tiles or matrices throughout them.
 fn is_tiled(target: &Target, stmt: &Stmt) -> bool {
     let mut found = false;
     stmt.visit(&mut |s| {
-        found |= matches!(s, Stmt::Loop { kind: LoopKind::Instruction(name), .. } if target.is_tile_row(*name));
+        found |= matches!(s, Stmt::Loop { kind: LoopKind::Instruction(name), .. } if target.sums_rows(*name));
     });
     found
 }

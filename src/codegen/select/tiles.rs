@@ -1,42 +1,25 @@
 //! Products of tiles: a sum of a tensor instruction on tile registers, and the loops around it in which its sums stay there.
 //!
-//! In: point loops over rows (unrolled), columns (the vector loop) and terms (of kind
-//! [`LoopKind::Instruction`]) around one sum whose row works on tiles, in serial loops over further terms. Out: tiles of sums
-//! that are loaded before the outermost loop that they do not depend on and stored after it, and in the innermost loop, of
+//! In: point loops ([`point_loops`](super::point_loops)) around one sum whose row works on tiles. Out: tiles of sums that are loaded before the outermost loop that they do not depend on and stored after it, and in the innermost loop, of
 //! which an instruction takes up to 16 iterations, loads of operands and instructions. All tiles of one pass have the same
 //! shape: rows that divide into no equal tiles are in tiles that overlap, where the sums begin at zero or stay in one pass, and
 //! the rest of rows or columns has loops and shapes of its own otherwise; the rest of the innermost loop has registers of its
 //! own. Two loops over rows are one where their rows lie at one distance. Nothing outside of the operands is read.
 
 use crate::codegen::instruction::{TILE_ROW_BYTES, TILE_ROWS, TILES, TensorInstruction, tile_extents, tile_rows};
-use crate::codegen::loopnest::{LoopKind, Stmt};
+use crate::codegen::loopnest::Stmt;
 use crate::codegen::select::expansion_cost::constant_range;
+use crate::codegen::select::point_loops::{Block, block, region};
 use crate::codegen::select::state::{Address, LANE, LocalMode, Selected, Selector, Stop};
 use crate::codegen::select::tile_pass::Pass;
 use crate::codegen::select::tree::Node;
 use crate::codegen::vcode::{Addr, Function, Inst, Shapes, Tile};
 use crate::expr::interval::ceil_div;
-use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, Expr, Index, Var};
+use crate::expr::{Access, Affine, Bound, BufferId, Expr, Index, Var};
 
 /// Columns of a tile of sums.
 const COLUMNS: i64 = TILE_ROW_BYTES as i64 / 4;
 const ROWS: i64 = TILE_ROWS as i64;
-
-/// The point loops of a tile instruction and the sum inside.
-#[derive(Clone, Copy)]
-struct Block<'a> {
-    row: &'a TensorInstruction,
-    /// Another unrolled loop, whose iterations have tiles of their own.
-    outer: Option<(Var, i64)>,
-    rows: Option<(Var, i64)>,
-    columns: Option<(Var, i64)>,
-    terms: Var,
-    /// Conditions of the whole block.
-    conditions: &'a [Affine],
-    buffer: BufferId,
-    index: &'a [Index],
-    value: &'a Expr,
-}
 
 /// The tiles of `extent` points, of `most` points at most: the points of a tile, and the starts of those that have so many.
 fn parts(extent: i64, most: i64) -> Vec<(i64, Vec<i64>)> {
@@ -56,62 +39,6 @@ fn row_parts(extent: i64, cleared: bool, most: usize) -> Vec<(i64, Vec<i64>)> {
         return parts(extent, ROWS);
     }
     vec![(height, (0..count).map(|n| (n * height).min(extent - height)).collect())]
-}
-
-/// The block that a statement is.
-fn block<'a>(rows: &'a [TensorInstruction], stmt: &'a Stmt) -> Option<Block<'a>> {
-    let (mut unrolled, mut columns, mut at) = (vec![], None, stmt);
-    loop {
-        let Stmt::Loop { var, lower, upper, step: 1, kind, body } = at else { return None };
-        let (Some((0, end)), [inside]) = (constant_range(lower, upper), &body[..]) else { return None };
-        match kind {
-            LoopKind::Unroll if unrolled.len() < 2 && columns.is_none() => unrolled.push((*var, end)),
-            LoopKind::Vector if columns.is_none() => columns = Some((*var, end)),
-            LoopKind::Instruction(name) => {
-                let row = rows.iter().find(|r| r.name == *name && r.is_tile())?;
-                let (conditions, inside) = match inside {
-                    Stmt::If { conditions, body } if body.len() == 1 => (&conditions[..], &body[0]),
-                    inside => (&[][..], inside),
-                };
-                let Stmt::Store { buffer, index, value, reduce: Some(BinaryOp::Add) } = inside else { return None };
-                // Of two loops the one with more points has the rows of a tile.
-                unrolled.sort_by_key(|l: &(Var, i64)| l.1);
-                let (rows, outer) = (unrolled.pop(), unrolled.pop());
-                let terms = *var;
-                let points = [outer, rows, columns, Some((terms, end))];
-                let whole = |c: &Affine| points.iter().flatten().all(|(v, _)| !c.uses(*v));
-                let fits = end == row.terms_in_lane() && conditions.iter().all(whole);
-                let buffer = *buffer;
-                return fits.then_some(Block { row, outer, rows, columns, terms, conditions, buffer, index, value });
-            }
-            _ => return None,
-        }
-        at = inside;
-    }
-}
-
-/// The block inside of serial loops and conditions, where its sums do not depend on these loops; the iterations of the
-/// innermost of them, 1 where they are not known.
-fn region<'a>(rows: &'a [TensorInstruction], stmt: &'a Stmt) -> Option<(Block<'a>, i64)> {
-    let (mut around, mut at, mut steps) = (vec![], stmt, 1);
-    loop {
-        if let Some(found) = block(rows, at) {
-            let forms = || found.index.iter().map(Index::affine);
-            let moves = |v: &Var| forms().any(|a| a.is_none_or(|a| a.uses(*v)));
-            return (!around.iter().any(moves)).then_some((found, steps));
-        }
-        let (body, last) = match at {
-            Stmt::Loop { var, lower, upper, step, kind: LoopKind::Serial, body } => {
-                around.push(*var);
-                let range = constant_range(lower, upper);
-                (body, range.filter(|r| r.0 == 0 && *step == 1).map_or(1, |r| r.1))
-            }
-            Stmt::If { body, .. } => (body, 1),
-            _ => return None,
-        };
-        let [inside] = &body[..] else { return None };
-        (at, steps) = (inside, last);
-    }
 }
 
 /// Returns true if a statement sets all sums of a block to zero: its subscripts count through the rows and columns.
@@ -155,7 +82,7 @@ impl Selector<'_> {
             return Ok(false);
         }
         let instructions = self.target.instructions.clone();
-        let Some((block, steps)) = region(&instructions, stmt) else { return Ok(false) };
+        let Some((block, steps)) = region(&instructions, TensorInstruction::is_tile, stmt) else { return Ok(false) };
         if cleared.is_some_and(|before| !clears(before, &block)) {
             return Ok(false);
         }
@@ -251,7 +178,7 @@ impl Selector<'_> {
     }
 
     /// Bytes between the elements of an access along a variable; 0 where there is none.
-    fn stride(&self, buffer: BufferId, index: &[Index], axis: Option<(Var, i64)>) -> Selected<i64> {
+    pub fn stride(&self, buffer: BufferId, index: &[Index], axis: Option<(Var, i64)>) -> Selected<i64> {
         let Some((v, _)) = axis else { return Ok(0) };
         let b = self.nest.buffer(buffer);
         let mut elements = 0;
@@ -269,7 +196,7 @@ impl Selector<'_> {
         let Some(pass) = self.tile.clone() else { return Ok(false) };
         let instructions = self.target.instructions.clone();
         let ([inside], true) = (body, end == pass.steps || end >= ROWS) else { return Ok(false) };
-        if block(&instructions, inside).is_none() {
+        if block(&instructions, TensorInstruction::is_tile, inside).is_none() {
             return Ok(false);
         }
         let (steps, left) = (pass.steps, end % pass.steps);
@@ -296,13 +223,13 @@ impl Selector<'_> {
     pub fn tile_block(&mut self, stmt: &Stmt) -> Selected<bool> {
         let Some(pass) = self.tile.clone() else { return Ok(false) };
         let instructions = self.target.instructions.clone();
-        let Some(block) = block(&instructions, stmt) else { return Ok(false) };
+        let Some(block) = block(&instructions, TensorInstruction::is_tile, stmt) else { return Ok(false) };
         self.under(block.conditions, &mut |s| s.tile_products(&block, &pass))?;
         Ok(true)
     }
 
     /// The operands of a block, that in rows and that in columns.
-    fn operands<'b>(&self, block: &Block<'b>) -> Selected<[&'b Access; 2]> {
+    pub fn operands<'b>(&self, block: &Block<'b>) -> Selected<[&'b Access; 2]> {
         let moves = |access: &Access, axis: Option<(Var, i64)>| {
             axis.is_none_or(|(v, _)| access.affine_forms().any(|form| form.uses(v)))
         };

@@ -5,7 +5,7 @@
 //! iterators, its term with the statement's body. Where the extent of the reduced iterator is not a multiple of the row's, the
 //! last terms are zeros: the neutral element of the sum.
 
-use crate::codegen::instruction::{Form, InstructionName, Operand, TILE_ROWS, TensorInstruction};
+use crate::codegen::instruction::{Form, InstructionName, MATRIX_SIDE, Operand, TILE_ROWS, TensorInstruction};
 use crate::expr::{Access, BinaryOp, Index, Var};
 use crate::poly::analysis::access::{Along, Reference};
 use crate::poly::instruction::{Mismatch, MismatchPart, mismatch, operands};
@@ -24,8 +24,19 @@ pub struct Grouped {
     pub terms: i64,
     /// The read of the operand that differs from lane to lane (position among the references).
     pub vector: usize,
-    /// Rows of a tile, whose columns are the lanes: a part of a parallel iterator of the other operand. 1 for vectors.
-    pub rows: i64,
+    /// The form of the sums in a register.
+    pub sums: Sums,
+}
+
+/// Sums of a statement in a register of the row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sums {
+    /// One for each lane.
+    Vector,
+    /// Rows and columns in a tile register; the columns are the lanes, the rows a part of a parallel iterator of the other operand.
+    Tile,
+    /// Rows and columns in a vector register, as in a tile.
+    Matrix,
 }
 
 /// Matches a row with a statement.
@@ -49,7 +60,7 @@ pub fn match_grouped(
         let reason = format!("accumulator `{}` is {}, not {}", target.name, target.dtype, row.operands[0].dtype);
         return mismatch(MismatchPart::Accumulator, reason);
     }
-    if !sums_in_lanes(row) && !sums_in_tiles(row) {
+    if !sums_in_lanes(row) && !sums_in_tiles(row) && !sums_in_matrices(row) {
         let reason = format!("`{}` does not sum two operands, each for a lane or for all lanes", row.name);
         return mismatch(MismatchPart::Table, reason);
     }
@@ -69,8 +80,13 @@ pub fn match_grouped(
     }
     let extent = s.iterators[group.0 as usize].extent;
     let terms = row.terms_in_lane();
-    if extent % terms != 0 && (row.is_tile() || !adds_nothing_for_zeros(row)) {
-        let why = if row.is_tile() { "tiles have no part of a lane" } else { "zeros add something" };
+    let whole = row.is_tile() || row.is_matrix();
+    if extent % terms != 0 && (whole || !adds_nothing_for_zeros(row)) {
+        let why = match whole {
+            true if row.is_tile() => "tiles have no part of a lane",
+            true => "matrices have no part of a group",
+            false => "zeros add something",
+        };
         let reason = format!("{extent} terms along `{}` are not a multiple of {terms}, and {why}", name(group));
         return mismatch(MismatchPart::Body, reason);
     }
@@ -92,7 +108,11 @@ pub fn match_grouped(
         group,
         terms,
         vector,
-        rows: if row.is_tile() { row.extent(row.operands[0].indices[0]) } else { 1 },
+        sums: match (row.is_tile(), row.is_matrix()) {
+            (true, _) => Sums::Tile,
+            (_, true) => Sums::Matrix,
+            _ => Sums::Vector,
+        },
     })
 }
 
@@ -123,6 +143,20 @@ fn sums_in_tiles(row: &TensorInstruction) -> bool {
     a.indices == [i, p, q] && b.indices == [p, j, q] && full && acc.dtype.bytes() == 4 && lanes(a) && lanes(b)
 }
 
+/// Returns true if a row has the form `C(i, j) += f(A(i, q), B(j, q))` in vectors, with two rows and columns of sums and the terms
+/// of `q` (or of several iterators) in 8 bytes.
+fn sums_in_matrices(row: &TensorInstruction) -> bool {
+    let ([acc, a, b], true) = (&row.operands[..], row.is_matrix()) else { return false };
+    let summed: Vec<Var> = row.summed().collect();
+    let &[i, j] = &acc.indices[..] else { return false };
+    let terms = |v: Var| [&[v], &summed[..]].concat();
+    let sides = [i, j].iter().all(|&v| row.extent(v) == MATRIX_SIDE);
+    let lanes = matches!(acc.dtype, DType::I32 | DType::U32 | DType::F32);
+    let half = |o: &Operand| row.terms() as usize * o.dtype.bytes() == 8;
+    let vectors = [a, b].iter().all(|o| o.form == Form::Vector && half(o));
+    a.indices == terms(i) && b.indices == terms(j) && sides && lanes && vectors
+}
+
 /// Returns true if operands of zeros leave the accumulator as it is, so that a group may be filled with them.
 fn adds_nothing_for_zeros(row: &TensorInstruction) -> bool {
     let zeros = vec![0; row.register_bytes()];
@@ -133,7 +167,7 @@ fn adds_nothing_for_zeros(row: &TensorInstruction) -> bool {
 impl Grouped {
     /// Returns true if the row works on tiles.
     pub fn is_tile(&self) -> bool {
-        self.rows > 1
+        self.sums == Sums::Tile
     }
 }
 
@@ -157,17 +191,17 @@ fn misfit(
         return Some(format!("operand `{}` is the accumulator", tensor.name));
     }
     let r = references.iter().find(|r| r.access.as_ref() == Some(access))?;
-    if o.form == Form::Tile && !access.guard.is_empty() {
-        return Some(format!("operand `{}` is not read everywhere, and tiles are read whole", tensor.name));
+    if (row.is_tile() || row.is_matrix()) && !access.guard.is_empty() {
+        return Some(format!("operand `{}` is not read everywhere, and `{}` reads whole rows", tensor.name, row.name));
     }
     if access.guard.iter().any(|g| g.uses(group)) || access.index.iter().any(|i| matches!(i, Index::Value(_))) {
         return Some(format!("the terms of operand `{}` along `{}` are not read together", tensor.name, name(group)));
     }
     let together = row.terms_in_lane() > 1;
-    let form = match o.form {
-        Form::Tile if o.indices.contains(&row.operands[0].indices[1]) => Form::Vector,
-        Form::Tile => Form::Broadcast,
-        form => form,
+    let form = match row.operands[0].indices.get(1) {
+        Some(columns) if o.indices.contains(columns) => Form::Vector,
+        Some(_) => Form::Broadcast,
+        None => o.form,
     };
     match (form, r.depends(lane)) {
         (Form::Broadcast, true) => {

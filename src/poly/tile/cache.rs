@@ -70,6 +70,8 @@ pub struct Traffic<'a> {
     pub strided_sums: f64,
     /// Reduced iterators that may be cut into parts.
     pub divisible: &'a [Var],
+    /// Parts have a multiple of so many terms.
+    pub group: i64,
     /// A block is straight-line code: its reads do not wait for each other.
     pub straight: bool,
     pub known: Known,
@@ -176,7 +178,8 @@ impl Traffic<'_> {
         let steps: i64 = self.axes.iter().filter(|a| a.reduced).map(|a| a.extent).product();
         let cut = |&iterator: &Var| {
             let extent = self.extent(iterator);
-            let tiles = [2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256].map(|n| (ceil_div(extent, n) + 3) / 4 * 4);
+            let tiles = [2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256]
+                .map(|n| ceil_div(ceil_div(extent, n), self.group) * self.group);
             let enough = move |t: &i64| *t < extent && steps / extent * t >= self.target.machine.least_reduction_steps;
             tiles.into_iter().filter(enough).map(move |tile| TileLoop { iterator, tile })
         };

@@ -156,8 +156,8 @@ impl Phase<'_> {
         let uneven: Vec<Var> =
             axes.iter().filter(|a| a.conditioned && points(a.iterator) > 1).map(|a| a.iterator).collect();
         let cut = |a: &&Axis| cuttable && a.reduced && a.movable && !a.conditioned && !block.lanes_reduced;
-        // Parts are multiples of four.
-        let whole = |a: &&Axis| 4 % block.terms(a.iterator) == 0;
+        // Parts are multiples of four, or of eight terms.
+        let whole = |a: &&Axis| 8 % block.terms(a.iterator) == 0;
         let divisible: Vec<Var> = axes.iter().filter(cut).filter(whole).map(|a| a.iterator).collect();
         let traffic = Traffic {
             uneven: &uneven,
@@ -170,6 +170,7 @@ impl Phase<'_> {
             block: &|v| points(v),
             compute_ns: block.cycles / machine.clock_ghz,
             divisible: &divisible,
+            group: axes.iter().map(|a| block.terms(a.iterator)).fold(4, i64::max),
             straight: problem.is_straight(&problem.points(&block)),
             known: Default::default(),
             strided_sums: block.vector.map_or(0.0, |(v, _)| self.strided_sums(v, dominant)),

@@ -283,7 +283,7 @@ impl Problem<'_> {
     }
 
     /// Predicted cycles of all instances with blocks of `nr` points along `v` and the unrolled axes.
-    fn cycles(&self, v: &Axis, nr: i64, unrolled: &[(&Axis, i64)], packed: &[usize]) -> f64 {
+    pub(super) fn cycles(&self, v: &Axis, nr: i64, unrolled: &[(&Axis, i64)], packed: &[usize]) -> f64 {
         let machine = &self.target.machine;
         let steps: f64 = self.axes.iter().filter(|a| a.reduced).map(|a| a.extent as f64).product();
         let mut outer: f64 = 1.0;

@@ -4,11 +4,11 @@
 //! reduction takes a group of terms of both operands: the model of the block is that of a statement whose elements are as
 //! wide as a group and whose reduction has as many steps as groups.
 
-use crate::codegen::instruction::{TILE_ROWS, tile_extents, tile_rows};
+use crate::codegen::instruction::{MATRIX_SIDE, TILE_ROWS, tile_extents, tile_rows};
 use crate::expr::Var;
 use crate::expr::interval::ceil_div;
 use crate::poly::analysis::access::{Along, Reference};
-use crate::poly::instruction::group::{Grouped, match_grouped};
+use crate::poly::instruction::group::{Grouped, Sums, match_grouped};
 use crate::poly::instruction::is_fma;
 use crate::poly::statement::StatementId;
 use crate::poly::tile::plan::Phase;
@@ -17,15 +17,28 @@ use crate::poly::tile::register_block::{Axis, Block, Problem};
 impl Problem<'_> {
     /// The best blocks of each matched row whose lanes run along `v`, with its operand in lanes packed.
     pub(super) fn along_tensors(&self, v: &Axis) -> Vec<Block> {
-        let along = |g: &Grouped| match g.is_tile() {
-            true => self.along_tiles(v, g),
-            false => self.along_tensor(v, g).into_iter().collect(),
+        let along = |g: &Grouped| match g.sums {
+            Sums::Tile => self.along_tiles(v, g),
+            Sums::Matrix => self.along_matrices(v, g).into_iter().collect(),
+            Sums::Vector => self.along_tensor(v, g).into_iter().collect(),
         };
         self.grouped.iter().filter(|g| g.lane == v.iterator).flat_map(along).collect()
     }
 
     fn along_tensor(&self, v: &Axis, matched: &Grouped) -> Option<Block> {
-        let Grouped { group, terms, vector, .. } = *matched;
+        let Grouped { terms, vector, .. } = *matched;
+        let (axes, references) = self.in_groups(matched);
+        let problem =
+            Problem { operations: 1.0, references: &references, axes: &axes, grouped: &[], unrolled: false, ..*self };
+        let as_it_lies = terms == 1 && self.references[vector].along(v.iterator) == Along::Unit;
+        let packed: &[usize] = if as_it_lies { &[] } else { &[vector] };
+        let block = problem.along_parallel(v, packed, None)?;
+        Some(Block { tensor: Some(matched.clone()), ..block })
+    }
+
+    /// The axes and references where a group of terms is one element of the reads, and one step of the sum.
+    fn in_groups(&self, matched: &Grouped) -> (Vec<Axis>, Vec<Reference>) {
+        let Grouped { group, terms, .. } = *matched;
         let groups = |a: &Axis| ceil_div(a.extent, terms);
         let axes: Vec<Axis> = self
             .axes
@@ -46,15 +59,53 @@ impl Problem<'_> {
                 ..r.clone()
             }
         };
-        let references: Vec<Reference> = self.references.iter().map(wide).collect();
-        let problem =
-            Problem { operations: 1.0, references: &references, axes: &axes, grouped: &[], unrolled: false, ..*self };
-        let as_it_lies = terms == 1 && self.references[vector].along(v.iterator) == Along::Unit;
-        let packed: &[usize] = if as_it_lies { &[] } else { &[vector] };
-        let block = problem.along_parallel(v, packed, None)?;
-        Some(Block { tensor: Some(matched.clone()), ..block })
+        (axes, self.references.iter().map(wide).collect())
+    }
+
+    /// The best block of matrices whose columns run along `v`: vectors of columns times an even number of rows. Two rows of the
+    /// other operand take an instruction to stand in one register.
+    fn along_matrices(&self, v: &Axis, matched: &Grouped) -> Option<Block> {
+        let rows = self.rows_of_tiles(v, matched).filter(|_| !v.conditioned)?;
+        let (axes, mut references) = self.in_groups(matched);
+        // Two columns fill a register: a vector of them takes two loads.
+        let again = Reference { bytes: 0, ..references[matched.vector].clone() };
+        references.push(again);
+        let packed = [matched.vector, references.len() - 1];
+        let (lanes, registers) = (MATRIX_COLUMNS, self.target.vector_registers as i64);
+        let mut best: Option<Block> = None;
+        for a in rows {
+            // A last row without a partner takes as long as two.
+            let pairs = Axis { extent: ceil_div(a.extent, MATRIX_SIDE) * MATRIX_SIDE, ..a.clone() };
+            let even = |x: &Axis| if x.iterator == a.iterator { pairs.clone() } else { x.clone() };
+            let axes: Vec<Axis> = axes.iter().map(even).collect();
+            for u in 1..=ceil_div(v.extent, lanes) {
+                let most = ((registers - IN_PASSING) / u - MATRIX_SIDE).min(pairs.extent);
+                for m in (MATRIX_SIDE..=most).step_by(MATRIX_SIDE as usize) {
+                    let operations = 1.0 + 1.0 / (MATRIX_SIDE * u) as f64;
+                    let own = Problem { operations, references: &references, axes: &axes, grouped: &[], ..*self };
+                    let own = Problem { unrolled: false, ..own };
+                    let cycles = own.cycles(v, u * lanes, &[(&pairs, m)], &packed);
+                    if best.as_ref().is_none_or(|b| cycles < b.cycles * (1.0 - 1e-9)) {
+                        best = Some(Block {
+                            vector: Some((v.iterator, u * lanes)),
+                            unrolled: vec![(a.iterator, m.min(a.extent))],
+                            packed: vec![matched.vector],
+                            cycles,
+                            tensor: Some(matched.clone()),
+                            ..Block::default()
+                        });
+                    }
+                }
+            }
+        }
+        best
     }
 }
+
+/// Columns of a vector of sums, of which two rows are two matrices.
+const MATRIX_COLUMNS: i64 = 4;
+/// Registers that two rows of an operand pass through.
+const IN_PASSING: i64 = 3;
 
 /// Rows and columns of a tile of sums, and groups of terms that an instruction takes.
 const SIDE: i64 = TILE_ROWS as i64;

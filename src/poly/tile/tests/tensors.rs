@@ -220,3 +220,28 @@ fn terms_that_fill_no_group_are_not_summed_in_tiles() {
     let compiled = compile_stages(&p, "product", &target);
     assert_eq!((tiles(&compiled), is_tensor(&compiled)), (0, true));
 }
+
+/// A row or column without a partner is its own; terms that fill no group are left to other rows.
+#[test]
+fn products_in_matrices_are_exact_in_any_size() {
+    let target = Target::by_name("aarch64-neon+i8mm").unwrap().with_instructions(rows());
+    let mut rng = StdRng::seed_from_u64(31);
+    let mut used = 0;
+    let matrix = |name: &str| name.contains("mmla");
+    for round in 0..24 {
+        let sizes = [1, 2, 3, 4, 6, 7, 9, 12, 13, 16, 17, 33];
+        let [m, n] = std::array::from_fn(|_| sizes[rng.random_range(0..sizes.len())]);
+        let k = 8 * [1, 2, 3, 9][rng.random_range(0..4)];
+        let role = if round % 2 == 0 { Role::Constant } else { Role::Input };
+        let types = [[DType::I8, DType::I8], [DType::U8, DType::U8], [DType::U8, DType::I8]][round % 3];
+        let p = product(m, n, k, types, role);
+        let given = random(&p, &mut rng);
+        let compiled = compile_stages(&p, "product", &target);
+        used += usize::from(compiled.tiled.report.phases[0].instruction.as_deref().is_some_and(matrix));
+        assert!(output(&compiled, &given).data == evaluate(&p, &given)[0].data, "{m}x{n}x{k}, {role:?}");
+    }
+    assert!(used > 7, "{used} of 24 in matrices");
+    let p = product(32, 32, 66, [DType::U8, DType::I8], Role::Constant);
+    let compiled = compile_stages(&p, "product", &target);
+    assert_eq!(compiled.tiled.report.phases[0].instruction.as_deref(), Some("usdot"));
+}
