@@ -236,7 +236,7 @@ pub fn check_graph(graph: &Graph, limits: &Limits) -> Result<()> {
 /// `Limit` where it exceeds the limits.
 pub fn check_scratch(module: &Module, threads: usize, limits: &Limits) -> Result<()> {
     let each = module.scratch_bytes();
-    if each.checked_mul(threads.max(1) as u64).is_none_or(|all| all > limits.scratch_bytes) {
+    if each.checked_mul(threads.max(1) as u64).is_none_or(|bytes| bytes > limits.scratch_bytes) {
         let (each, allowed) = (text::bytes(each), text::bytes(limits.scratch_bytes));
         return Err(Error::Limit(format!(
             "scratch memory of {each} for each thread, of {threads}, is more than the {allowed} that are allowed \

@@ -57,11 +57,11 @@ pub fn link(unit: Unit, kernels: &[LinkableKernel], threads: usize, sharing: &Sh
 /// Adds a kernel with its machine code to a module.
 pub fn add_code(module: &mut ModuleParts, compiled: &LinkableKernel) {
     let phases = compiled.assembled.phases.iter().map(|phase| {
-        let at = module.code.len().next_multiple_of(64);
-        module.code.resize(at, 0);
+        let start = module.code.len().next_multiple_of(64);
+        module.code.resize(start, 0);
         module.code.extend_from_slice(&phase.code);
         Phase {
-            offset: at as u64,
+            offset: start as u64,
             bytes: phase.code.len() as u64,
             parallel: phase.parallel,
             wave: phase.wave,
@@ -361,7 +361,8 @@ impl<'g> Linker<'g> {
         let requests: Vec<Request> = self.requests.iter().map(|r| r.0.clone()).collect();
         let plan = arena::plan(&requests);
         let buffers = self.requests.iter().zip(&plan.offsets);
-        let offsets = buffers.flat_map(|((_, buffers), start)| buffers.iter().map(move |(b, at)| (*b, start + at)));
+        let offsets =
+            buffers.flat_map(|((_, buffers), start)| buffers.iter().map(move |(b, offset)| (*b, start + offset)));
         (Planned { bytes: plan.bytes, offsets: offsets.collect() }, self.steps)
     }
 }
@@ -376,8 +377,8 @@ fn roots(unit: &Unit) -> Vec<(ValueId, u64)> {
     unit.views.iter().for_each(|w| parent[w.value.0 as usize] = Some((w.of, w.offset)));
     let root = |value: u32| {
         let (mut value, mut offset) = (ValueId(value), 0);
-        while let Some((of, at)) = parent[value.0 as usize] {
-            (value, offset) = (of, offset + at);
+        while let Some((of, inside)) = parent[value.0 as usize] {
+            (value, offset) = (of, offset + inside);
         }
         (value, offset)
     };
@@ -429,8 +430,8 @@ impl Shared {
         }
         self.module.arena_bytes = arena_bytes;
         let places = sharing.place(self.blobs, |blobs, memory| fill(blobs, memory, threads))?;
-        for (place, at) in places.into_iter().zip(self.blob_at) {
-            if place.is_some_and(|place| self.module.weights.push(place) != at) {
+        for (place, offset) in places.into_iter().zip(self.blob_at) {
+            if place.is_some_and(|place| self.module.weights.push(place) != offset) {
                 return Err(Error::Internal("a constant has another place than its kernels read".into()));
             }
         }
@@ -440,11 +441,11 @@ impl Shared {
 
 /// Writes constants to their places in zeros, in `threads` threads.
 fn fill(blobs: Vec<(usize, Blob)>, memory: &mut [u8], threads: usize) {
-    let (mut parts, mut rest, mut at) = (vec![], memory, 0);
+    let (mut parts, mut unfilled, mut position) = (vec![], memory, 0);
     for (start, blob) in blobs {
-        let (_, from_start) = rest.split_at_mut(start - at);
+        let (_, from_start) = unfilled.split_at_mut(start - position);
         let (bytes, after) = from_start.split_at_mut(blob.bytes());
-        (rest, at) = (after, start + blob.bytes());
+        (unfilled, position) = (after, start + blob.bytes());
         parts.push((blob, bytes));
     }
     // no thread is left alone with a large one at the end

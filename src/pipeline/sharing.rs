@@ -81,8 +81,8 @@ impl Sharing {
         let keys: Vec<Option<Key>> = blobs.iter().map(|blob| self.key(blob)).collect();
         let mut places: Vec<Option<WeightRange>> = {
             let placed = self.placed.lock().unwrap_or_else(|e| e.into_inner());
-            let known = |key: &Option<Key>| placed.get(key.as_ref()?)?.upgrade();
-            keys.iter().map(known).collect()
+            let placed_weights = |key: &Option<Key>| placed.get(key.as_ref()?)?.upgrade();
+            keys.iter().map(placed_weights).collect()
         };
         let (mut length, mut ranges, mut new) = (0usize, vec![], vec![]);
         for (i, blob) in blobs.into_iter().enumerate().filter(|(i, _)| places[*i].is_none()) {

@@ -53,8 +53,8 @@ pub fn add_steps(report: &mut Report, source: &Graph, unit: &Unit, kernels: &[Li
         }
     });
     let computed: HashSet<&str> = report.computed_nodes().collect();
-    let rest = subgraph::origins(source).into_iter().filter(|origin| !computed.contains(&**origin));
-    let (constant, alias): (Vec<_>, Vec<_>) = rest.partition(|origin| folded.contains(origin));
+    let uncomputed = subgraph::origins(source).into_iter().filter(|origin| !computed.contains(&**origin));
+    let (constant, alias): (Vec<_>, Vec<_>) = uncomputed.partition(|origin| folded.contains(origin));
     (report.folded, report.aliases) = (names(constant), names(alias));
 }
 

@@ -112,8 +112,8 @@ pub fn candidates(
 /// # Errors
 /// `Schedule` when a primitive is refused.
 pub fn apply(source: &Source, original: &SourceProgram, schedule: &Schedule) -> Result<Proven> {
-    transform::apply_all(original, &schedule.primitives).map_err(|(at, error)| {
-        let span = schedule.primitives.get(at).map_or(schedule.name.span, |p| p.span);
+    transform::apply_all(original, &schedule.primitives).map_err(|(index, error)| {
+        let span = schedule.primitives.get(index).map_or(schedule.name.span, |p| p.span);
         source.error(Diagnostic { span, error })
     })
 }

@@ -55,11 +55,11 @@ pub fn plan(requests: &[Request]) -> Plan {
 }
 
 fn root_of(requests: &[Request], start: usize) -> usize {
-    let mut at = start;
+    let mut request = start;
     for _ in 0..=requests.len() {
-        match requests[at].alias {
-            Some(next) => at = next,
-            None => return at,
+        match requests[request].alias {
+            Some(next) => request = next,
+            None => return request,
         }
     }
     panic!("aliases of request {start} form a cycle");
@@ -85,7 +85,7 @@ fn place(items: &[&Request], order: &[usize]) -> Plan {
             }
             end = end.max(to);
         }
-        offsets[i] = best.map_or(end, |(_, at)| at);
+        offsets[i] = best.map_or(end, |(_, offset)| offset);
         bytes = bytes.max(offsets[i] + size);
         placed.push(i);
     }

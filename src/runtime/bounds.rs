@@ -99,9 +99,9 @@ impl Bounds {
         for bounded in self.inputs.get(input).into_iter().flatten() {
             let Some(&extent) = shape.get(bounded.axis) else { continue };
             let Form { factor, offset } = bounded.count;
-            let (rest, factor) = (i128::from(extent) - i128::from(offset), i128::from(factor));
-            let whole = factor != 0 && rest % factor == 0;
-            let count = if whole { i64::try_from(rest / factor).ok() } else { None };
+            let (length, factor) = (i128::from(extent) - i128::from(offset), i128::from(factor));
+            let whole = factor != 0 && length % factor == 0;
+            let count = if whole { i64::try_from(length / factor).ok() } else { None };
             if count.is_none() || common.is_some_and(|other| Some(other) != count) {
                 return Err(Error::Invalid(format!("extent {extent} of dimension {} fits no count", bounded.axis)));
             }
@@ -136,11 +136,11 @@ fn copy_common(from: &[u8], from_shape: &[i64], to: &mut [u8], to_shape: &[i64],
     let (from_row, to_row) = (bytes(&from_shape[inner..]), bytes(&to_shape[inner..]));
     let rows: usize = common[..inner].iter().product();
     for row in 0..rows {
-        let (mut rest, mut from_at, mut to_at) = (row, 0, 0);
+        let (mut index, mut from_at, mut to_at) = (row, 0, 0);
         let (mut from_stride, mut to_stride) = (1, 1);
         for d in (0..inner).rev() {
-            let place = rest % common[d];
-            rest /= common[d];
+            let place = index % common[d];
+            index /= common[d];
             from_at += place * from_stride;
             to_at += place * to_stride;
             from_stride *= from_shape[d] as usize;
@@ -197,7 +197,7 @@ pub fn at_capacity(
     count: i64,
 ) -> Result<Vec<(String, Tensor)>> {
     bounds.check(count)?;
-    let mut all = vec![(bounds.input.clone(), Tensor::new(&[], &[count]))];
+    let mut tensors = vec![(bounds.input.clone(), Tensor::new(&[], &[count]))];
     for (name, tensor) in inputs {
         let Some(position) = shapes.iter().position(|s| s.0 == *name) else {
             return Err(Error::Invalid(format!("the model has no input `{name}`")));
@@ -209,9 +209,9 @@ pub fn at_capacity(
             let actual = tensor.shape;
             return Err(Error::Invalid(format!("input `{name}` has shape {actual:?}, but the model wants {wanted:?}")));
         }
-        all.push((name.to_string(), resized(tensor, shape)));
+        tensors.push((name.to_string(), resized(tensor, shape)));
     }
-    Ok(all)
+    Ok(tensors)
 }
 
 #[cfg(test)]

@@ -109,8 +109,8 @@ mod tests {
         let address = executable.phase(0) as usize;
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let line = maps.lines().find(|line| {
-            let (start, rest) = line.split_once('-').unwrap();
-            let end = rest.split(' ').next().unwrap();
+            let (start, fields) = line.split_once('-').unwrap();
+            let end = fields.split(' ').next().unwrap();
             let parse = |s: &str| usize::from_str_radix(s, 16).unwrap();
             (parse(start)..parse(end)).contains(&address)
         });

@@ -59,8 +59,8 @@ impl MappedFile {
 
     /// The position of `part` in the file; `None` where it lies elsewhere.
     pub fn position(&self, part: &[u8]) -> Option<usize> {
-        let at = part.as_ptr().addr().checked_sub(self.0.as_ptr().addr())?;
-        (at + part.len() <= self.0.len()).then_some(at)
+        let offset = part.as_ptr().addr().checked_sub(self.0.as_ptr().addr())?;
+        (offset + part.len() <= self.0.len()).then_some(offset)
     }
 
     /// Lets the pages of a part leave memory; they are read from the file when they are needed again.

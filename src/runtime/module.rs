@@ -194,9 +194,9 @@ impl Module {
 
     /// Steps of a run and the steps inside of each after it, with how often each runs at most.
     pub fn all_steps(&self) -> Vec<(&Step, u64)> {
-        let mut all = vec![];
-        collect(&self.0.steps, 1, &mut all);
-        all
+        let mut steps = vec![];
+        collect(&self.0.steps, 1, &mut steps);
+        steps
     }
 
     /// Inputs in the model's order.
@@ -453,10 +453,10 @@ impl Action {
 }
 
 /// Adds the steps of a list and all inside of them, in order, with how often each runs at most.
-fn collect<'a>(steps: &'a [Step], runs: u64, all: &mut Vec<(&'a Step, u64)>) {
+fn collect<'a>(steps: &'a [Step], runs: u64, out: &mut Vec<(&'a Step, u64)>) {
     for step in steps {
-        all.push((step, runs));
-        step.action.inside().for_each(|(steps, times)| collect(steps, runs.saturating_mul(times), all));
+        out.push((step, runs));
+        step.action.inside().for_each(|(steps, times)| collect(steps, runs.saturating_mul(times), out));
     }
 }
 

@@ -82,11 +82,11 @@ pub fn read(stream: &mut impl Read) -> Result<Tensor> {
 fn from_fortran(data: &[u8], shape: &[i64], size: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(data.len());
     for row_major in 0..data.len() / size {
-        let (mut rest, mut stride, mut offset) = (row_major, data.len() / size, 0);
+        let (mut index, mut stride, mut offset) = (row_major, data.len() / size, 0);
         for &extent in shape.iter().rev() {
             stride /= extent as usize;
-            offset += rest % extent as usize * stride;
-            rest /= extent as usize;
+            offset += index % extent as usize * stride;
+            index /= extent as usize;
         }
         out.extend_from_slice(&data[offset * size..][..size]);
     }
@@ -97,9 +97,9 @@ fn from_fortran(data: &[u8], shape: &[i64], size: usize) -> Vec<u8> {
 fn parse_header(text: &str) -> Result<(DType, bool, Vec<i64>)> {
     let bad = || Error::Invalid(format!("the .npy header cannot be read: {}", text.trim()));
     let value = |key: &str| {
-        let at =
+        let after =
             [format!("'{key}'"), format!("\"{key}\"")].iter().find_map(|k| text.find(k.as_str()).map(|i| i + k.len()));
-        text[at?..].trim_start().strip_prefix(':').map(str::trim_start)
+        text[after?..].trim_start().strip_prefix(':').map(str::trim_start)
     };
     let descr = value("descr").ok_or_else(bad)?;
     let quote = descr.chars().next().filter(|c| "'\"".contains(*c)).ok_or_else(bad)?;
@@ -119,7 +119,7 @@ fn parse_header(text: &str) -> Result<(DType, bool, Vec<i64>)> {
 
 /// Everything before the elements, as NumPy writes it: padded so that they begin at a multiple of 64 bytes.
 pub fn header(dtype: DType, shape: &[i64]) -> Result<Vec<u8>> {
-    let descr = TYPES.iter().find(|(_, known)| *known == dtype).map(|(name, _)| name);
+    let descr = TYPES.iter().find(|(_, dtype_of_row)| *dtype_of_row == dtype).map(|(name, _)| name);
     let descr = descr.ok_or_else(|| Error::Unsupported(format!("{dtype} has no name in .npy files")))?;
     let shape: String = match shape {
         [one] => format!("{one},"),

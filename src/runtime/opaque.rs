@@ -183,15 +183,15 @@ mod tests {
                     order.sort_by(|&a, &b| if flag == 1 { c[b].total_cmp(&c[a]) } else { c[a].total_cmp(&c[b]) });
                     let mut sum = 0.0;
                     for step in 0..extent {
-                        let at = if flag == 1 { extent - 1 - step } else { step };
-                        let to = (o * extent + at) * inner + i;
+                        let source = if flag == 1 { extent - 1 - step } else { step };
+                        let to = (o * extent + source) * inner + i;
                         assert_eq!(sums_before[to], sum, "{shape:?}");
-                        sum += c[at];
+                        sum += c[source];
                         assert_eq!(sums[to], sum, "{shape:?}");
                     }
-                    for (rank, &at) in order[..k].iter().enumerate() {
+                    for (rank, &source) in order[..k].iter().enumerate() {
                         let to = (o * k + rank) * inner + i;
-                        assert_eq!((values[to], places[to]), (c[at], at as i64), "{shape:?}");
+                        assert_eq!((values[to], places[to]), (c[source], source as i64), "{shape:?}");
                     }
                 }
             }
@@ -203,11 +203,11 @@ mod tests {
         let whole = Tensor::new(&[2, 4, 1], &[1i32, 2, 0, 0, 3, 4, 0, 0]);
         let rows = Tensor::new(&[2, 2, 1], &[5i32, 6, 7, 8]);
         let out = [(DType::I32, vec![2, 4, 1])];
-        let at = |place: i64| apply("append", &[1], &[&whole, &rows, &Tensor::new(&[], &[place])], &out);
-        assert_eq!(at(2).unwrap()[0].to_vec::<i32>(), [1, 2, 5, 6, 3, 4, 7, 8]);
-        assert_eq!(at(0).unwrap()[0].to_vec::<i32>(), [5, 6, 0, 0, 7, 8, 0, 0]);
+        let appended = |place: i64| apply("append", &[1], &[&whole, &rows, &Tensor::new(&[], &[place])], &out);
+        assert_eq!(appended(2).unwrap()[0].to_vec::<i32>(), [1, 2, 5, 6, 3, 4, 7, 8]);
+        assert_eq!(appended(0).unwrap()[0].to_vec::<i32>(), [5, 6, 0, 0, 7, 8, 0, 0]);
         for outside in [-1, 3, i64::MAX, i64::MIN] {
-            assert!(at(outside).unwrap_err().to_string().contains("do not fit"), "{outside}");
+            assert!(appended(outside).unwrap_err().to_string().contains("do not fit"), "{outside}");
         }
     }
 

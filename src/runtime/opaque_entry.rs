@@ -69,15 +69,15 @@ pub unsafe extern "C" fn tilewright_opaque_1(
             let function = lookup(&CStr::from_ptr(function).to_string_lossy());
             let function = function.ok_or_else(|| Error::Unsupported("no such function".into()))?;
             let mut read = [View { dtype: DType::U8, shape: &[0], data: &[] }; MAX_OPERANDS];
-            for (view, given) in read.iter_mut().zip(elements(inputs, input_count)) {
-                let (dtype, shape, bytes) = given.parts()?;
-                *view = View { dtype, shape, data: elements(given.data, bytes) };
+            for (view, value) in read.iter_mut().zip(elements(inputs, input_count)) {
+                let (dtype, shape, bytes) = value.parts()?;
+                *view = View { dtype, shape, data: elements(value.data, bytes) };
             }
             let mut written: [ViewMut; MAX_OPERANDS] =
                 std::array::from_fn(|_| ViewMut { dtype: DType::U8, shape: &[0], data: &mut [] });
-            for (view, given) in written.iter_mut().zip(elements(outputs, output_count)) {
-                let (dtype, shape, bytes) = given.parts()?;
-                let data: &mut [u8] = if bytes == 0 { &mut [] } else { slice::from_raw_parts_mut(given.data, bytes) };
+            for (view, value) in written.iter_mut().zip(elements(outputs, output_count)) {
+                let (dtype, shape, bytes) = value.parts()?;
+                let data: &mut [u8] = if bytes == 0 { &mut [] } else { slice::from_raw_parts_mut(value.data, bytes) };
                 *view = ViewMut { dtype, shape, data };
             }
             function(elements(attributes, attribute_count), &read[..input_count], &mut written[..output_count])

@@ -82,8 +82,8 @@ impl WorkRange {
             if left.is_empty() {
                 return None;
             }
-            let (rest, taken) = divide(left);
-            match self.0.compare_exchange_weak(old, word(&rest), Relaxed, Relaxed) {
+            let (kept, taken) = divide(left);
+            match self.0.compare_exchange_weak(old, word(&kept), Relaxed, Relaxed) {
                 Ok(_) => return Some(taken),
                 Err(now) => old = now,
             }
@@ -302,9 +302,14 @@ impl Crew<'_> {
         let shared = &*workers.shared;
         let grain = count / u32::MAX as i64 + 1;
         let units = (count as u64).div_ceil(grain as u64);
-        let at = |thread: usize| units * thread as u64 / threads as u64;
+        let boundary = |thread: usize| units * thread as u64 / threads as u64;
         // Parts of workers that could not be started stay empty.
-        shared.parts.iter().take(threads).enumerate().for_each(|(thread, part)| part.set(at(thread)..at(thread + 1)));
+        shared
+            .parts
+            .iter()
+            .take(threads)
+            .enumerate()
+            .for_each(|(thread, part)| part.set(boundary(thread)..boundary(thread + 1)));
         // SAFETY: this thread holds the crew and `pending` is 0, so nobody else looks at the job (see `Sync for Shared`).
         // The lifetime of `work` is extended only until this function returns: it waits below for every worker.
         unsafe {
@@ -388,7 +393,7 @@ fn perform(shared: &Shared, thread: usize) {
     };
     let part = &shared.parts[thread];
     let others = || (1..shared.parts.len()).map(|k| &shared.parts[(thread + k) % shared.parts.len()]);
-    let all = || {
+    let work = || {
         loop {
             while let Some(units) = part.take_front() {
                 work(units.start as i64 * grain, (units.end as i64 * grain).min(count), thread);
@@ -397,7 +402,7 @@ fn perform(shared: &Shared, thread: usize) {
             part.set(units);
         }
     };
-    if catch_unwind(AssertUnwindSafe(all)).is_err() {
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
         shared.panicked.store(true, Relaxed);
     }
 }

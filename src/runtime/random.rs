@@ -64,9 +64,9 @@ mod tests {
         assert_eq!(Tensor::seeded(DType::I64, &[6], 7, 1, 1000).to_vec::<i64>(), [176, 579, 862, 324, 383, 733]);
         assert_ne!(t, Tensor::seeded(DType::F32, &[4], 1, 0, 2));
         assert_ne!(t, Tensor::seeded(DType::F32, &[4], 0, 1, 2));
-        let all = Tensor::seeded(DType::F32, &[10_000], 3, 0, 2).to_vec::<f32>();
-        assert!(all.iter().all(|v| (-1.0..1.0).contains(v)));
-        assert!((all.iter().sum::<f32>() / 1e4).abs() < 0.02);
+        let values = Tensor::seeded(DType::F32, &[10_000], 3, 0, 2).to_vec::<f32>();
+        assert!(values.iter().all(|v| (-1.0..1.0).contains(v)));
+        assert!((values.iter().sum::<f32>() / 1e4).abs() < 0.02);
     }
 
     #[test]

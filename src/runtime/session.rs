@@ -98,7 +98,7 @@ impl Session {
         let symbols = Symbols::new(&module, &code)?;
         let scratch_bytes = page_multiple(module.scratch_bytes(), pool.threads())?;
         let arena_bytes = page_multiple(module.arena_bytes(), 1)?;
-        if arena_bytes.checked_add(scratch_bytes * pool.threads()).is_none_or(|all| all > isize::MAX as usize) {
+        if arena_bytes.checked_add(scratch_bytes * pool.threads()).is_none_or(|bytes| bytes > isize::MAX as usize) {
             return Err(Error::Limit(format!("a run needs {arena_bytes} bytes and {scratch_bytes} for each thread")));
         }
         let prepare = |other: &Arc<Module>| Session::prepare(other.clone(), pool.clone());
@@ -296,9 +296,9 @@ impl Session {
     }
 
     /// Refuses another value of an input that decided shapes.
-    fn check_value(&self, name: &str, given: &TensorView) -> Result<()> {
+    fn check_value(&self, name: &str, value: &TensorView) -> Result<()> {
         match self.module.values().get(name) {
-            Some(bound) if bound.data[..] != *given.data => Err(Error::Invalid(format!(
+            Some(bound) if bound.data[..] != *value.data => Err(Error::Invalid(format!(
                 "input `{name}` decides shapes and has another value than the module was compiled for"
             ))),
             _ => Ok(()),
@@ -307,9 +307,10 @@ impl Session {
 
     /// Addresses for one more run at a time.
     fn addresses(&self) -> Memory {
-        let constant = |at: u64, bytes: u64| self.module.weights().get(at, bytes).map(|w| w.as_ptr().cast_mut());
+        let constant =
+            |offset: u64, bytes: u64| self.module.weights().get(offset, bytes).map(|w| w.as_ptr().cast_mut());
         let buffers = self.module.buffers().iter().map(|buffer| match buffer.place {
-            BufferPlace::Weights(at) => buffer.bytes().ok().and_then(|bytes| constant(at, bytes)),
+            BufferPlace::Weights(offset) => buffer.bytes().ok().and_then(|bytes| constant(offset, bytes)),
             _ => None,
         });
         Memory {
@@ -329,8 +330,8 @@ impl Session {
         }
         (memory.arena, memory.scratch) = (arena, arena.wrapping_add(self.arena_bytes));
         for (buffer, address) in self.module.buffers().iter().zip(&mut memory.buffers) {
-            if let BufferPlace::Arena(at) = buffer.place {
-                *address = arena.wrapping_add(at as usize);
+            if let BufferPlace::Arena(offset) = buffer.place {
+                *address = arena.wrapping_add(offset as usize);
             }
         }
     }
@@ -557,7 +558,7 @@ unsafe impl Sync for Call {}
 /// `bytes` in whole pages, which so many threads can have each.
 fn page_multiple(bytes: u64, threads: usize) -> Result<usize> {
     let pages = usize::try_from(bytes).ok().and_then(|n| n.checked_next_multiple_of(4096));
-    let fits = |&each: &usize| each.checked_mul(threads).is_some_and(|all| all <= isize::MAX as usize);
+    let fits = |&each: &usize| each.checked_mul(threads).is_some_and(|bytes| bytes <= isize::MAX as usize);
     pages.filter(fits).ok_or_else(|| Error::Limit(format!("{threads} times {bytes} bytes of memory for a run")))
 }
 

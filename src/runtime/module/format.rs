@@ -198,7 +198,7 @@ impl Module {
         Ok(module)
     }
 
-    /// Maps a module that starts at byte `at` of a file, a multiple of 64, and ends where the file ends. It may be for another
+    /// Maps a module that starts at byte `offset` of a file, a multiple of 64, and ends where the file ends. It may be for another
     /// platform.
     ///
     /// # Errors
@@ -207,10 +207,10 @@ impl Module {
     /// # Safety
     /// As for [`Module::load`].
     #[doc(hidden)]
-    pub unsafe fn map(file: &File, at: u64) -> Result<Module> {
+    pub unsafe fn map(file: &File, offset: u64) -> Result<Module> {
         // SAFETY: the mapping is private, so that nobody writes through it; that nobody changes the file itself while it
         // is mapped is asked of the caller above.
-        let pages = unsafe { MmapOptions::new().offset(at).map_copy_read_only(file) };
+        let pages = unsafe { MmapOptions::new().offset(offset).map_copy_read_only(file) };
         let pages = pages.map_err(|e| Error::Io(e.to_string()))?;
         let parts = Module::describe(&pages)?;
         Module::parse(pages, parts)
@@ -237,7 +237,7 @@ impl Module {
         if bytes.len() < HEADER || bytes[..8] != MAGIC {
             return Err(Error::Invalid("not a tilewright module: it does not start with the magic number".into()));
         }
-        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let word = |offset: usize| u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("four bytes"));
         let version = word(8);
         if version != FORMAT_VERSION {
             return Err(Error::Invalid(format!(
@@ -247,7 +247,7 @@ impl Module {
         if checksum([&bytes[16..]].into_iter()) != word(12) {
             return Err(Error::Invalid("damaged module: its checksum does not match".into()));
         }
-        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let long = |offset: usize| u64::from_le_bytes(bytes[offset..offset + 8].try_into().expect("eight bytes"));
         let (length, weights_at, weights) = (long(16), long(24), long(32));
         let total = bytes.len() as u64;
         let fits = length <= total - HEADER as u64
@@ -262,9 +262,9 @@ impl Module {
     }
 
     fn parse(pages: Mmap, (description, weights): (Range<usize>, Range<usize>)) -> Result<Module> {
-        let (modules, rest) = Description::read(&pages[description])
+        let (modules, unread) = Description::read(&pages[description])
             .map_err(|e| Error::Invalid(format!("damaged module: its description cannot be read ({e})")))?;
-        if !rest.is_empty() {
+        if !unread.is_empty() {
             return Err(Error::Invalid("damaged module: bytes left over after its description".into()));
         }
         let constants = (!weights.is_empty()).then(|| WeightRange::mapped(pages, weights));
@@ -288,9 +288,9 @@ pub(super) fn checksum<'a>(parts: impl Iterator<Item = &'a [u8]>) -> u32 {
         sum
     };
     let sums = threads::map(parts.flat_map(|part| part.chunks(PIECE)), threads::cores(), sum);
-    let mut all = crc32fast::Hasher::new();
-    sums.iter().for_each(|sum| all.combine(sum));
-    all.finalize()
+    let mut whole = crc32fast::Hasher::new();
+    sums.iter().for_each(|sum| whole.combine(sum));
+    whole.finalize()
 }
 
 /// Reads the steps inside of a step, at most [`MAX_DEPTH`] deep: hostile bytes would overflow the stack.
@@ -332,11 +332,11 @@ mod serde_bytes_vec {
 /// A file under a right checksum whose description is that of `module` over and over, each announcing the next.
 #[cfg(test)]
 pub fn forge(module: &Module, depth: usize) -> Vec<u8> {
-    let mut one = Description::write(module, &Layout::new([module.weights()].into_iter())).unwrap();
-    assert_eq!(one.pop(), Some(0), "no other bindings");
-    assert_eq!(one.pop(), Some(0), "no initial values");
-    one.push(1);
-    let mut descriptions = one.repeat(depth);
+    let mut description = Description::write(module, &Layout::new([module.weights()].into_iter())).unwrap();
+    assert_eq!(description.pop(), Some(0), "no other bindings");
+    assert_eq!(description.pop(), Some(0), "no initial values");
+    description.push(1);
+    let mut descriptions = description.repeat(depth);
     *descriptions.last_mut().unwrap() = 0;
     descriptions.push(0);
     let weights_at = (HEADER + descriptions.len()).next_multiple_of(WEIGHTS_ALIGNMENT);

@@ -8,8 +8,8 @@ use super::{Action, BufferPlace, BufferRef, Module, Step};
 impl Module {
     /// Returns true if an input and an output may lie in one memory: the input's value before the run, the output's after it.
     pub fn may_share(&self, input: usize, output: usize) -> bool {
-        let (Some(given), Some(made)) = (self.inputs().get(input), self.outputs().get(output)) else { return false };
-        if (given.dtype, &given.shape) != (made.tensor.dtype, &made.tensor.shape) {
+        let (Some(read), Some(made)) = (self.inputs().get(input), self.outputs().get(output)) else { return false };
+        if (read.dtype, &read.shape) != (made.tensor.dtype, &made.tensor.shape) {
             return false;
         }
         let (from_place, to_place) = (BufferPlace::Input(input as u32), BufferPlace::Output(output as u32));
@@ -120,11 +120,11 @@ mod tests {
         assert_eq!(state[0], expected[0]);
         session.run_in_place(&[("rows", &rows), ("place", &place(2))], &mut state, &[(0, 0)]).unwrap();
         assert_eq!(state[0].to_vec::<f32>(), [1.0, 8.0, 8.0, 9.0]);
-        let given = [("x", &x), ("rows", &rows), ("place", &first)];
-        let wrong = session.run_in_place(&given, &mut state, &[(0, 0)]).unwrap_err().to_string();
+        let inputs = [("x", &x), ("rows", &rows), ("place", &first)];
+        let wrong = session.run_in_place(&inputs, &mut state, &[(0, 0)]).unwrap_err().to_string();
         assert!(wrong.contains("input `x` cannot have the memory of output 0"), "{wrong}");
-        assert!(session.run_in_place(&given[1..], &mut state, &[(0, 0), (0, 0)]).is_err());
-        assert!(session.run_in_place(&given[..1], &mut state, &[(1, 0), (2, 0)]).is_err());
+        assert!(session.run_in_place(&inputs[1..], &mut state, &[(0, 0), (0, 0)]).is_err());
+        assert!(session.run_in_place(&inputs[..1], &mut state, &[(1, 0), (2, 0)]).is_err());
         let outside = session.run_in_place(&[("rows", &rows), ("place", &place(3))], &mut state, &[(0, 0)]);
         assert!(outside.unwrap_err().to_string().contains("do not fit"));
     }

@@ -29,10 +29,10 @@ impl Layout {
     }
 
     /// Where the byte at an offset in the constants of a module lies; `None` where it has no such byte.
-    pub fn offset(&self, module: usize, at: u64) -> Option<u64> {
+    pub fn offset(&self, module: usize, offset: u64) -> Option<u64> {
         let placed = self.modules.get(module)?;
-        let piece = placed[..placed.partition_point(|piece| piece.at <= at)].last()?;
-        (at - piece.at < piece.bytes).then(|| piece.file + (at - piece.at))
+        let piece = placed[..placed.partition_point(|piece| piece.at <= offset)].last()?;
+        (offset - piece.at < piece.bytes).then(|| piece.file + (offset - piece.at))
     }
 
     /// A layout for modules with these constants.

@@ -18,8 +18,8 @@ type Sample = (usize, Vec<u8>);
 
 fn sample(bytes: &[u8]) -> Sample {
     let (length, some) = (bytes.len(), SAMPLE.min(bytes.len()));
-    let at = |start: usize| &bytes[start..start + some];
-    (length, [at(0), at((length - some) / 2), at(length - some)].concat())
+    let sample = |start: usize| &bytes[start..start + some];
+    (length, [sample(0), sample((length - some) / 2), sample(length - some)].concat())
 }
 
 /// Bytes that lie at the same place are not read.
@@ -80,26 +80,26 @@ impl Module {
 impl Weights {
     /// The memory of some of the bytes; `None` where they are not of one piece.
     fn range(&self, part: Range<u64>) -> Option<WeightRange> {
-        let (at, memory) = self.pieces().filter(|(at, _)| *at <= part.start).last()?;
-        let inside = |offset: u64| usize::try_from(offset - at).ok();
+        let (first, memory) = self.pieces().filter(|(first, _)| *first <= part.start).last()?;
+        let inside = |offset: u64| usize::try_from(offset - first).ok();
         memory.part(inside(part.start)?..inside(part.end)?)
     }
 
     /// Returns the bytes with `parts`, by their offsets, in other memory or, where none is given, in new memory. `None` where
     /// the parts are not all that there is.
     fn replaced(&self, parts: &[(Range<u64>, Option<WeightRange>)]) -> Result<Option<Weights>> {
-        let rest: Vec<&Range<u64>> = parts.iter().filter(|part| part.1.is_none()).map(|part| &part.0).collect();
+        let unshared: Vec<&Range<u64>> = parts.iter().filter(|part| part.1.is_none()).map(|part| &part.0).collect();
         let mut rest_bytes = Weights::default();
         let mut places = vec![];
-        for range in rest {
+        for range in unshared {
             let Some(memory) = self.range(range.clone()) else { return Ok(None) };
             places.push(rest_bytes.push(memory));
         }
         let copy = WeightRange::filled(rest_bytes.len() as usize, |out| {
-            let mut at = 0;
+            let mut filled = 0;
             for bytes in rest_bytes.chunks() {
-                out[at..at + bytes.len()].copy_from_slice(bytes);
-                at += bytes.len();
+                out[filled..filled + bytes.len()].copy_from_slice(bytes);
+                filled += bytes.len();
             }
         })?;
         let (mut weights, mut places) = (Weights::default(), places.into_iter());
@@ -154,12 +154,12 @@ mod tests {
         let same = module(&[&b, &d]).with_constants_of(std::slice::from_ref(&first)).unwrap();
         assert_eq!(memories(&same), memories(&first));
         // one byte is enough to differ, wherever it is
-        for at in [0, 63, 64, 1000, 2500, 4999] {
+        for changed in [0, 63, 64, 1000, 2500, 4999] {
             let mut other = d;
-            other[at] = 5;
+            other[changed] = 5;
             let apart = module(&[&other]);
             let kept = apart.clone().with_constants_of(std::slice::from_ref(&first)).unwrap();
-            assert!(kept == apart && memories(&kept) == memories(&apart), "{at}");
+            assert!(kept == apart && memories(&kept) == memories(&apart), "{changed}");
         }
         let empty = module(&[]).with_constants_of(&[first]).unwrap();
         assert!(empty.weights().is_empty());

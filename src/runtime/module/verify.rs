@@ -284,14 +284,14 @@ struct Extent {
 impl Extent {
     /// The extent of a buffer of so many bytes; `None` for a window that leaves its buffer or belongs to no loop.
     fn new(place: BufferPlace, bytes: u64, earlier: &[Extent], loops: &BTreeMap<u32, u64>) -> Option<Extent> {
-        let still = |region, at: u64| {
-            Some(Extent { region, range: at..at.checked_add(bytes)?, bytes, window: None, moves: vec![] })
+        let still = |region, start: u64| {
+            Some(Extent { region, range: start..start.checked_add(bytes)?, bytes, window: None, moves: vec![] })
         };
         let (of, offset, stride, number) = match place {
             BufferPlace::Input(i) => return still(Region::Input(i), 0),
             BufferPlace::Output(i) => return still(Region::Output(i), 0),
-            BufferPlace::Arena(at) => return still(Region::Arena, at),
-            BufferPlace::Weights(at) => return still(Region::Weights, at),
+            BufferPlace::Arena(start) => return still(Region::Arena, start),
+            BufferPlace::Weights(start) => return still(Region::Weights, start),
             BufferPlace::Window { of, offset, stride, number } => (of, offset, stride, number),
         };
         let whole = earlier.get(of.0 as usize)?;

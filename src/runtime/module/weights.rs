@@ -138,9 +138,9 @@ impl Weights {
     }
 
     /// Adds a piece at an offset; returns false where it does not follow what is there.
-    pub(super) fn insert(&mut self, at: u64, memory: WeightRange) -> bool {
-        let follows = at == self.length.next_multiple_of(WEIGHTS_ALIGNMENT as u64);
-        follows && self.push(memory) == at
+    pub(super) fn insert(&mut self, offset: u64, memory: WeightRange) -> bool {
+        let follows = offset == self.length.next_multiple_of(WEIGHTS_ALIGNMENT as u64);
+        follows && self.push(memory) == offset
     }
 
     /// Bytes from the first to the last.
@@ -154,13 +154,13 @@ impl Weights {
     }
 
     /// The `bytes` bytes at an offset; `None` where they are not of one piece.
-    pub fn get(&self, at: u64, bytes: u64) -> Option<&[u8]> {
-        if bytes == 0 && at <= self.length.next_multiple_of(WEIGHTS_ALIGNMENT as u64) {
+    pub fn get(&self, offset: u64, bytes: u64) -> Option<&[u8]> {
+        if bytes == 0 && offset <= self.length.next_multiple_of(WEIGHTS_ALIGNMENT as u64) {
             return Some(&[]);
         }
-        let after = self.pieces.partition_point(|piece| piece.at <= at);
+        let after = self.pieces.partition_point(|piece| piece.at <= offset);
         let piece = &self.pieces[after.checked_sub(1)?];
-        let start = at - piece.at;
+        let start = offset - piece.at;
         let end = start.checked_add(bytes)?;
         piece.memory.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)
     }
@@ -213,14 +213,14 @@ mod tests {
         assert_eq!(weights.get(0, 74).unwrap(), [1; 74]);
         assert_eq!(weights.get(130, 68).unwrap(), [2; 68]);
         assert_eq!(weights.get(256, 2).unwrap(), [1; 2]);
-        for (at, bytes) in [(0, 75), (130, 69), (100, 1), (198, 1), (256, 3), (258, 1), (321, 0), (u64::MAX, 2)] {
-            assert!(weights.get(at, bytes).is_none(), "{bytes} at {at}");
+        for (offset, bytes) in [(0, 75), (130, 69), (100, 1), (198, 1), (256, 3), (258, 1), (321, 0), (u64::MAX, 2)] {
+            assert!(weights.get(offset, bytes).is_none(), "{bytes} at {offset}");
         }
         assert_eq!(weights.get(258, 0).unwrap(), [0; 0]);
-        let all: Vec<u8> = weights.chunks().flatten().copied().collect();
+        let joined: Vec<u8> = weights.chunks().flatten().copied().collect();
         let expected = [&[1; 74][..], &[0; 54], &[2; 70], &[0; 58], &[1; 2]].concat();
-        assert!(all == expected && weights == Weights::new(&expected).unwrap());
-        assert!(weights != Weights::new(&all[..257]).unwrap());
+        assert!(joined == expected && weights == Weights::new(&expected).unwrap());
+        assert!(weights != Weights::new(&joined[..257]).unwrap());
     }
 
     #[test]

@@ -62,15 +62,15 @@ fn in_row<T: Element<N>, const N: usize>(
 
 fn extreme<T: Element<N>, const N: usize, const MAX: bool>(row: &[[u8; N]]) -> T {
     let mut lanes = [T::decode(row[0]); LANES];
-    let (blocks, rest) = row.as_chunks::<LANES>();
+    let (blocks, tail) = row.as_chunks::<LANES>();
     for block in blocks {
         for (lane, v) in lanes.iter_mut().zip(block) {
             let v = T::decode(*v);
             *lane = if better(MAX, v, *lane) { v } else { *lane };
         }
     }
-    let rest = rest.iter().map(|v| T::decode(*v));
-    lanes.into_iter().chain(rest).fold(lanes[0], |best, v| if better(MAX, v, best) { v } else { best })
+    let tail = tail.iter().map(|v| T::decode(*v));
+    lanes.into_iter().chain(tail).fold(lanes[0], |best, v| if better(MAX, v, best) { v } else { best })
 }
 
 /// Columns that are worked on at a time.

@@ -40,12 +40,12 @@ pub fn ngrams(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> R
 impl Pool {
     fn read(attributes: &[i64]) -> Result<Pool> {
         let [mode, least, greatest, skip, columns, lists @ ..] = attributes else { return Err(misuse("ngrams")) };
-        let mut rest = lists;
+        let mut unread = lists;
         let mut list = || -> Result<&[i64]> {
-            let (&count, after) = rest.split_first().ok_or_else(|| misuse("ngrams"))?;
+            let (&count, after) = unread.split_first().ok_or_else(|| misuse("ngrams"))?;
             let count = usize::try_from(count).ok().filter(|&n| n <= after.len()).ok_or_else(|| misuse("ngrams"))?;
             let (list, after) = after.split_at(count);
-            rest = after;
+            unread = after;
             Ok(list)
         };
         let (starts, places, pool, weights) = (list()?, list()?, list()?, list()?);

@@ -34,8 +34,8 @@ impl Rectangle {
         }
         let common = along(0) * along(1);
         let (a, b) = (self.area(), other.area());
-        let all = a + b - common;
-        common > 0.0 && a > 0.0 && b > 0.0 && all > 0.0 && common / all > share
+        let union = a + b - common;
+        common > 0.0 && a > 0.0 && b > 0.0 && union > 0.0 && common / union > share
     }
 }
 
@@ -43,7 +43,7 @@ impl Rectangle {
 /// (batches, classes, boxes), most boxes of a class, greatest share of an overlap, and perhaps the score that boxes have to
 /// exceed. Output: batch, class and box of each selected one, by falling scores within a class, of equal ones the first.
 pub fn non_max_suppression(attributes: &[i64], inputs: &[View]) -> Result<Vec<Tensor>> {
-    let ([centred], [boxes, scores, most, share, rest @ ..]) = (attributes, inputs) else {
+    let ([centred], [boxes, scores, most, share, optional @ ..]) = (attributes, inputs) else {
         return Err(misuse("nms"));
     };
     let (&[batches, count, 4], &[of_scores, classes, each]) = (boxes.shape, scores.shape) else {
@@ -53,7 +53,7 @@ pub fn non_max_suppression(attributes: &[i64], inputs: &[View]) -> Result<Vec<Te
         return Err(Error::Invalid(format!("boxes {:?} and scores {:?} do not fit", boxes.shape, scores.shape)));
     }
     let (most, share) = (scalar::<i64>(most)?, scalar::<f32>(share)?);
-    let threshold = rest.first().map(scalar::<f32>).transpose()?;
+    let threshold = optional.first().map(scalar::<f32>).transpose()?;
     if !(0.0..=1.0).contains(&share) {
         return Err(Error::Invalid(format!("a share of overlap of {share}, not between 0 and 1")));
     }
@@ -62,7 +62,7 @@ pub fn non_max_suppression(attributes: &[i64], inputs: &[View]) -> Result<Vec<Te
     let mut selected: Vec<i64> = vec![];
     for batch in 0..batches {
         let of_batch = &boxes[(batch * count * 4) as usize..][..(count * 4) as usize];
-        let all: Vec<Rectangle> =
+        let rectangles: Vec<Rectangle> =
             of_batch.chunks_exact(4).map(|c| Rectangle::new([c[0], c[1], c[2], c[3]], *centred == 1)).collect();
         for class in 0..classes {
             let scores = &scores[((batch * classes + class) * count) as usize..][..count as usize];
@@ -75,8 +75,8 @@ pub fn non_max_suppression(attributes: &[i64], inputs: &[View]) -> Result<Vec<Te
             while (of_class.len() as i64) < most
                 && let Some((_, Reverse(i))) = ranked.pop()
             {
-                if !of_class.iter().any(|k| k.overlaps(&all[i], share)) {
-                    of_class.push(all[i]);
+                if !of_class.iter().any(|k| k.overlaps(&rectangles[i], share)) {
+                    of_class.push(rectangles[i]);
                     selected.extend([batch, class, i as i64]);
                 }
             }

@@ -129,12 +129,12 @@ impl Plane<'_> {
         let (low_y, low_x) = (y as usize, x as usize);
         let (high_y, high_x) = ((low_y + 1).min(self.height - 1), (low_x + 1).min(self.width - 1));
         let (ty, tx) = (y - low_y as f32, x - low_x as f32);
-        let at = |y: usize, x: usize| self.at(y, x);
+        let pixel = |y: usize, x: usize| self.at(y, x);
         [
-            (1.0 - ty) * (1.0 - tx) * at(low_y, low_x),
-            (1.0 - ty) * tx * at(low_y, high_x),
-            ty * (1.0 - tx) * at(high_y, low_x),
-            ty * tx * at(high_y, high_x),
+            (1.0 - ty) * (1.0 - tx) * pixel(low_y, low_x),
+            (1.0 - ty) * tx * pixel(low_y, high_x),
+            ty * (1.0 - tx) * pixel(high_y, low_x),
+            ty * tx * pixel(high_y, high_x),
         ]
     }
 }
@@ -191,9 +191,9 @@ pub fn max_unpool(_: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> Result
     output.data.fill(0);
     let count = output.data.len() / size;
     for (i, element) in x.data.chunks_exact(size).enumerate() {
-        let at = integer(positions, i).ok_or_else(|| misuse("max_unpool"))?;
-        let place = usize::try_from(at).ok().filter(|&a| a < count);
-        let place = place.ok_or_else(|| Error::Invalid(format!("position {at} of {count} elements")))?;
+        let position = integer(positions, i).ok_or_else(|| misuse("max_unpool"))?;
+        let place = usize::try_from(position).ok().filter(|&a| a < count);
+        let place = place.ok_or_else(|| Error::Invalid(format!("position {position} of {count} elements")))?;
         output.data[place * size..][..size].copy_from_slice(element);
     }
     Ok(())

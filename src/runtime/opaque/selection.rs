@@ -10,11 +10,11 @@ pub fn non_zero(attributes: &[i64], inputs: &[View]) -> Result<Vec<Tensor>> {
     let count = count_of_chosen(x);
     let mut out = Tensor::zeros(DType::I64, &[x.shape.len() as i64, count as i64]);
     let (data, mut place) = (&mut out.data[..], 0);
-    visit_chosen(x, |mut at| {
+    visit_chosen(x, |mut index_left| {
         for (row, &extent) in x.shape.iter().enumerate().rev() {
-            let (whole, index) = (at / extent as usize, at % extent as usize);
+            let (whole, index) = (index_left / extent as usize, index_left % extent as usize);
             data[8 * (row * count + place)..][..8].copy_from_slice(&(index as i64).to_le_bytes());
-            at = whole;
+            index_left = whole;
         }
         place += 1;
     });

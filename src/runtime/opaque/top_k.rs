@@ -76,8 +76,8 @@ fn select<T: Element<N>, const N: usize, R: Ord + Copy>(
             for j in 0..k {
                 heap.put(j, j);
             }
-            for at in (0..k / 2).rev() {
-                heap.sink(at, k);
+            for parent in (0..k / 2).rev() {
+                heap.sink(parent, k);
             }
             let mut bound = rank_at(heap.get(0));
             for start in (k..extent).step_by(BLOCK) {
@@ -110,12 +110,12 @@ struct Heap<'a, F> {
 }
 
 impl<K: Ord, F: Fn(usize) -> K> Heap<'_, F> {
-    fn get(&self, at: usize) -> usize {
-        i64::from_le_bytes(self.places[at * self.stride]) as usize
+    fn get(&self, place: usize) -> usize {
+        i64::from_le_bytes(self.places[place * self.stride]) as usize
     }
 
-    fn put(&mut self, at: usize, index: usize) {
-        self.places[at * self.stride] = (index as i64).to_le_bytes();
+    fn put(&mut self, place: usize, index: usize) {
+        self.places[place * self.stride] = (index as i64).to_le_bytes();
     }
 
     fn swap(&mut self, a: usize, b: usize) {
@@ -128,25 +128,25 @@ impl<K: Ord, F: Fn(usize) -> K> Heap<'_, F> {
             let index = |place: &[u8; 8]| i64::from_le_bytes(*place) as usize;
             return self.places[..length].sort_unstable_by_key(|place| (self.key)(index(place)));
         }
-        for rest in (1..length).rev() {
-            self.swap(0, rest);
-            self.sink(0, rest);
+        for last in (1..length).rev() {
+            self.swap(0, last);
+            self.sink(0, last);
         }
     }
 
-    fn sink(&mut self, mut at: usize, length: usize) {
+    fn sink(&mut self, mut parent: usize, length: usize) {
         loop {
-            let (left, right) = (2 * at + 1, 2 * at + 2);
+            let (left, right) = (2 * parent + 1, 2 * parent + 2);
             if left >= length {
                 return;
             }
             let child =
                 if right < length && (self.key)(self.get(right)) > (self.key)(self.get(left)) { right } else { left };
-            if (self.key)(self.get(child)) <= (self.key)(self.get(at)) {
+            if (self.key)(self.get(child)) <= (self.key)(self.get(parent)) {
                 return;
             }
-            self.swap(at, child);
-            at = child;
+            self.swap(parent, child);
+            parent = child;
         }
     }
 }

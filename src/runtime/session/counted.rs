@@ -37,7 +37,7 @@ impl Session {
         for (i, &(input, output)) in shared.iter().enumerate() {
             let again = shared[..i].iter().any(|s| s.0 == input || s.1 == output);
             let name = self.module.inputs().get(input).map(|spec| spec.name.as_str());
-            if again || !self.module.may_share(input, output) || inputs.iter().any(|given| Some(given.0) == name) {
+            if again || !self.module.may_share(input, output) || inputs.iter().any(|bound| Some(bound.0) == name) {
                 let name = name.unwrap_or_default();
                 return Err(Error::Invalid(format!("input `{name}` cannot have the memory of output {output}")));
             }
@@ -63,10 +63,10 @@ impl Session {
     }
 
     /// Refuses a count that the module's capacities are not for.
-    pub(super) fn check_count(&self, name: &str, given: &TensorView) -> Result<()> {
+    pub(super) fn check_count(&self, name: &str, value: &TensorView) -> Result<()> {
         match self.module.bounds().filter(|bounds| bounds.input == name) {
             Some(bounds) => {
-                let bytes = given.data.first_chunk::<8>();
+                let bytes = value.data.first_chunk::<8>();
                 bounds.check(bytes.map_or(-1, |bytes| i64::from_le_bytes(*bytes)))
             }
             None => Ok(()),

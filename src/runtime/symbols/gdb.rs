@@ -185,11 +185,11 @@ mod tests {
         let mut images = vec![];
         // SAFETY: nodes and images live while they are on the list, which is changed under the lock.
         unsafe {
-            let (mut at, mut before) = (__jit_debug_descriptor.first, std::ptr::null_mut());
-            while let Some(node) = at.as_ref() {
+            let (mut entry, mut before) = (__jit_debug_descriptor.first, std::ptr::null_mut());
+            while let Some(node) = entry.as_ref() {
                 assert_eq!(node.previous, before);
                 images.push(std::slice::from_raw_parts(node.image, node.bytes as usize).to_vec());
-                (before, at) = (at, node.next);
+                (before, entry) = (entry, node.next);
             }
         }
         images
