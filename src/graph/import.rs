@@ -226,8 +226,8 @@ fn check_nodes<'a>(
     for node in live {
         let opset = opset_of(node);
         let place = || describe_in(node, opset);
-        let known = depth == 0 || table::lookup(node, opset).is_ok();
-        let checked = if known { attributes::check(node, opset) } else { Ok(()) };
+        let supported = depth == 0 || table::lookup(node, opset).is_ok();
+        let checked = if supported { attributes::check(node, opset) } else { Ok(()) };
         checked.map_err(|reason| Error::Invalid(format!("{}: {reason}", place())))?;
         if let Some(missing) = node.input.iter().find(|i| !i.is_empty() && !defined.contains(i.as_str())) {
             return Err(Error::Invalid(format!("{} reads `{missing}`, which nothing defines", describe(node))));

@@ -177,8 +177,8 @@ fn mask_as_bias(g: &mut Importer, mask: ValueId, length: i64, like: ValueId) -> 
         return Ok(bias);
     }
     let nothing = g.scalar_like(bias, f64::NEG_INFINITY)?;
-    let rest = g.expanded(nothing, &[outer, &[length - last]].concat())?;
-    g.joined(shape.len() - 1, &[bias, rest])
+    let padding = g.expanded(nothing, &[outer, &[length - last]].concat())?;
+    g.joined(shape.len() - 1, &[bias, padding])
 }
 
 /// The sum of two biases that may be absent.
@@ -286,8 +286,8 @@ impl Importer<'_> {
             self.joined(3, &[real, imaginary])?
         };
         if turned < size {
-            let rest = self.slice(x, 3, turned, size)?;
-            y = self.joined(3, &[y, rest])?;
+            let unturned = self.slice(x, 3, turned, size)?;
+            y = self.joined(3, &[y, unturned])?;
         }
         Ok(y)
     }
@@ -344,7 +344,7 @@ pub(super) fn causal_conv_with_state(g: &mut Importer, n: &Source) -> Result<Vec
         "silu" | "swish" => y = g.emit(Op::Silu, &[y])?,
         other => return Err(Error::Invalid(format!("activation `{other}` is not known"))),
     }
-    let all = g.shape(padded)[2];
-    let state = g.slice(padded, 2, all - (kernel - 1), all)?;
+    let length = g.shape(padded)[2];
+    let state = g.slice(padded, 2, length - (kernel - 1), length)?;
     Ok(vec![y, state])
 }

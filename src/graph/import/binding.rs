@@ -72,15 +72,15 @@ impl OnnxModel {
                 Err(error) => error,
             };
             let needed = importer.needed.take();
-            let found: Vec<_> =
+            let matching: Vec<_> =
                 needed.iter().filter_map(|n| Some((n.clone(), binding.values.get(n)?.clone()))).collect();
             let missing: BTreeSet<String> = needed.into_iter().filter(|n| !binding.values.contains_key(n)).collect();
-            if found.is_empty() || !missing.is_empty() {
+            if matching.is_empty() || !missing.is_empty() {
                 let waits = importer.waits.get() && matches!(error, Error::Unsupported(_));
                 let full = importer.bounded.as_ref().is_some_and(Bounded::is_full);
                 return Err(Unbound { error, missing, waits, full });
             }
-            values.extend(found);
+            values.extend(matching);
         }
     }
 
@@ -90,8 +90,8 @@ impl OnnxModel {
             let spec = self.inputs().iter().find(|spec| spec.name == *name);
             let Some(spec) = spec else { continue };
             if spec.dtype != tensor.dtype {
-                let (found, wanted) = (tensor.dtype, spec.dtype);
-                return Err(Error::Invalid(format!("input `{name}` is {found}, but the model wants {wanted}")));
+                let (bound, wanted) = (tensor.dtype, spec.dtype);
+                return Err(Error::Invalid(format!("input `{name}` is {bound}, but the model wants {wanted}")));
             }
         }
         Ok(())

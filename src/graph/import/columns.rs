@@ -21,8 +21,8 @@ pub(super) fn cumulative_product(g: &mut Importer, n: &Source) -> Result<Vec<Val
         let mut shape = g.shape(y).to_vec();
         shape[axis] = distance;
         let ones = g.expanded(one, &shape)?;
-        let rest = g.slice(y, axis, 0, extent - distance)?;
-        g.joined(axis, &[ones, rest])
+        let shifted = g.slice(y, axis, 0, extent - distance)?;
+        g.joined(axis, &[ones, shifted])
     };
     let mut distance = 1;
     while distance < extent {

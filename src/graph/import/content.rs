@@ -34,10 +34,10 @@ pub(super) fn is_external(proto: &TensorProto) -> bool {
 }
 
 /// The tensors of a graph and of those inside of it whose elements stand in other files.
-fn external<'a>(graph: &'a GraphProto, found: &mut Vec<&'a TensorProto>) {
-    found.extend(graph.initializer.iter().chain(sparse::parts(graph)).filter(|proto| is_external(proto)));
+fn external<'a>(graph: &'a GraphProto, out: &mut Vec<&'a TensorProto>) {
+    out.extend(graph.initializer.iter().chain(sparse::parts(graph)).filter(|proto| is_external(proto)));
     for AttributeProto { t, g, graphs, .. } in graph.node.iter().flat_map(|node| &node.attribute) {
-        found.extend(t.iter().filter(|proto| is_external(proto)));
-        g.iter().chain(graphs).for_each(|inside| external(inside, found));
+        out.extend(t.iter().filter(|proto| is_external(proto)));
+        g.iter().chain(graphs).for_each(|inside| external(inside, out));
     }
 }

@@ -29,8 +29,8 @@ pub(super) fn branch(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (then, otherwise) = (n.graph("then_branch")?, n.graph("else_branch")?);
     check_inputs(then, 0)?;
     check_inputs(otherwise, 0)?;
-    if let Some(known) = known_bool(g, condition)? {
-        return nested::inline(g, if known { then } else { otherwise }, &[]);
+    if let Some(chosen) = known_bool(g, condition)? {
+        return nested::inline(g, if chosen { then } else { otherwise }, &[]);
     }
     let mut import = |branch| {
         nested::import(g, branch, vec![]).inspect_err(|_| {
@@ -77,8 +77,8 @@ pub(super) fn repeat(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let body = n.graph("body")?;
     let present = n.present();
     let (most, condition) = (n.optional(0), n.optional(1));
-    let given = [most, condition].iter().flatten().count();
-    let initial = present[given..].to_vec();
+    let leading = [most, condition].iter().flatten().count();
+    let initial = present[leading..].to_vec();
     check_inputs(body, 2 + initial.len())?;
     if body.output.len() < 1 + initial.len() {
         return Err(Error::Invalid("the graph inside has fewer results than it carries values".into()));
@@ -199,9 +199,9 @@ fn count_loop(g: &mut Importer, mut inside: Inside, trips: i64, initial: &[Value
     let starts: Vec<ValueId> = changed.iter().map(|&k| initial[k]).collect();
     let mut results = count_changed(g, inside, trips, &starts)?;
     let stacked = results.split_off(changed.len());
-    let mut all = initial.to_vec();
-    changed.iter().zip(results).for_each(|(&k, result)| all[k] = result);
-    Ok([all, stacked].concat())
+    let mut carried = initial.to_vec();
+    changed.iter().zip(results).for_each(|(&k, result)| carried[k] = result);
+    Ok([carried, stacked].concat())
 }
 
 /// A loop with a known number of times, all of whose carried values change.
@@ -341,9 +341,9 @@ fn conditional_loop(
     let operands = [&[start, zero], &starts[..], &inside.captured[..]].concat();
     let body = subgraph::body(&inside.graph)?;
     let op = Op::Scan { trips, carried: 2 + changed.len(), reverse: vec![], conditional: true, body };
-    let (results, mut all) = (g.emit_all(op, &operands)?.split_off(2), initial.to_vec());
-    changed.iter().zip(results).for_each(|(&k, result)| all[k] = result);
-    Ok(all)
+    let (results, mut carried) = (g.emit_all(op, &operands)?.split_off(2), initial.to_vec());
+    changed.iter().zip(results).for_each(|(&k, result)| carried[k] = result);
+    Ok(carried)
 }
 
 pub(super) fn scan(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
@@ -363,25 +363,25 @@ pub(super) fn scan(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         return Err(Error::Invalid("the graph inside has fewer results than it carries values".into()));
     };
     // With a batch, which is the first dimension of all operands and results, each sequence is a scan.
-    let rest = |g: &Importer, v: ValueId| -> Result<Vec<i64>> {
+    let slice_shape = |g: &Importer, v: ValueId| -> Result<Vec<i64>> {
         match g.shape(v) {
-            [_, rest @ ..] if batched => Ok(rest.to_vec()),
+            [_, slice_shape @ ..] if batched => Ok(slice_shape.to_vec()),
             [] if batched => Err(Error::Invalid("an operand has no batch".into())),
             shape => Ok(shape.to_vec()),
         }
     };
     let mut prepared = operands[..carried].to_vec();
     for (k, &v) in operands[carried..].iter().enumerate() {
-        let rank = rest(g, v)?.len();
+        let rank = slice_shape(g, v)?.len();
         let axis = g.axis(listed(n, "scan_input_axes", k, scanned)?, rank)? + batched as usize;
         prepared.push(move_axis(g, v, axis, batched as usize)?);
     }
     let mut types = vec![];
     for (k, &v) in prepared.iter().enumerate() {
-        let shape = rest(g, v)?;
+        let shape = slice_shape(g, v)?;
         types.push(TensorType { dtype: g.ty(v).dtype, shape: shape[(k >= carried) as usize..].to_vec() });
     }
-    let trips = rest(g, prepared[carried])?[0];
+    let trips = slice_shape(g, prepared[carried])?[0];
     if let Some(lengths) = lengths
         && g.integers(lengths, "sequence lengths")?.iter().any(|&length| length != trips)
     {

@@ -200,17 +200,17 @@ fn integer_power(g: &mut Importer, x: ValueId, y: ValueId) -> Result<ValueId> {
         return g.cast_to(power, g.ty(x).dtype);
     }
     let (mut power, mut square) = (None, x);
-    let mut rest = exponent;
+    let mut remaining = exponent;
     loop {
-        if rest % 2 == 1 {
+        if remaining % 2 == 1 {
             power = Some(match power {
                 None => square,
                 Some(p) => g.binary(BinaryOp::Mul, p, square)?,
             });
         }
-        rest /= 2;
+        remaining /= 2;
         match power {
-            Some(power) if rest == 0 => return Ok(power),
+            Some(power) if remaining == 0 => return Ok(power),
             _ => square = g.binary(BinaryOp::Mul, square, square)?,
         }
     }
@@ -228,18 +228,18 @@ pub(super) fn modulo(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         let product = g.binary(BinaryOp::Mul, quotient, b)?;
         return Ok(vec![g.binary(BinaryOp::Sub, a, product)?]);
     }
-    let rest = g.binary(BinaryOp::Mod, a, b)?;
+    let remainder = g.binary(BinaryOp::Mod, a, b)?;
     if n.flag("fmod", false) || !g.ty(a).dtype.is_float() {
-        return Ok(vec![rest]);
+        return Ok(vec![remainder]);
     }
     // of floats the operation has the sign of the dividend; a rest of 0 takes the divisor's sign too
-    let (below, reversed) = (g.compared(CompareOp::Lt, rest, 0.0)?, g.compared(CompareOp::Lt, b, 0.0)?);
+    let (below, reversed) = (g.compared(CompareOp::Lt, remainder, 0.0)?, g.compared(CompareOp::Lt, b, 0.0)?);
     let opposite = g.binary(BinaryOp::Xor, below, reversed)?;
-    let moved = g.binary(BinaryOp::Add, rest, b)?;
-    let signed = g.select(opposite, moved, rest)?;
+    let moved = g.binary(BinaryOp::Add, remainder, b)?;
+    let signed = g.select(opposite, moved, remainder)?;
     let (zero, negative) = (g.scalar_like(b, 0.0)?, g.scalar_like(b, -0.0)?);
     let zero = g.select(reversed, negative, zero)?;
-    let none = g.compared(CompareOp::Eq, rest, 0.0)?;
+    let none = g.compared(CompareOp::Eq, remainder, 0.0)?;
     Ok(vec![g.select(none, zero, signed)?])
 }
 
@@ -400,8 +400,8 @@ pub(super) fn constant(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         g.read_tensor(t)?
     } else if let Some((name, tensor)) = n.proto.output.first().and_then(taken) {
         // The model took it from the node when it was loaded.
-        let known = g.values.get(name.as_str()).copied().flatten();
-        return Ok(vec![known.unwrap_or_else(|| g.named_constant(name.clone(), tensor.clone()))]);
+        let value = g.values.get(name.as_str()).copied().flatten();
+        return Ok(vec![value.unwrap_or_else(|| g.named_constant(name.clone(), tensor.clone()))]);
     } else if let Some(a) = n.attribute("value_float") {
         Tensor::new(&[], &[a.f])
     } else if let Some(a) = n.attribute("value_int") {
@@ -472,8 +472,8 @@ pub(super) fn range(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         return Err(Error::Invalid(format!("its start, limit and delta have different types: {types}")));
     }
     let tensor = if ty.is_float() {
-        let one = |v, what| g.known_number(v, what);
-        let (a, b, d) = (one(start, "start")?, one(limit, "limit")?, one(delta, "delta")?);
+        let number = |v, what| g.known_number(v, what);
+        let (a, b, d) = (number(start, "start")?, number(limit, "limit")?, number(delta, "delta")?);
         let (double, single) = (ty == DType::F64, DType::F32);
         let distance = if double { b - a } else { f64::from(b as f32 - a as f32) };
         let count = (distance / d).ceil();
@@ -531,8 +531,8 @@ pub(super) fn one_hot(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let equal = g.compare(CompareOp::Eq, indices, counting)?;
     let mut part = |i: i64| {
         let slice = Op::Slice { starts: vec![i], ends: vec![i + 1], steps: vec![1] };
-        let one = g.emit(slice, &[values])?;
-        g.emit(Op::Reshape { shape: vec![] }, &[one])
+        let element = g.emit(slice, &[values])?;
+        g.emit(Op::Reshape { shape: vec![] }, &[element])
     };
     let (off, on) = (part(0)?, part(1)?);
     Ok(vec![g.select(equal, on, off)?])

@@ -27,11 +27,11 @@ impl Importer<'_> {
     ) -> Result<Vec<ValueId>> {
         let (apply, bound) = opaque::data_dependent(function)
             .ok_or_else(|| Error::Internal(format!("there is no data-dependent function `{function}`")))?;
-        let known = |&(name, id): &(&str, ValueId)| {
+        let constant = |&(name, id): &(&str, ValueId)| {
             let unknown = || self.wait(&format!("its {name} depends on the data"));
             self.graph.constant(id).cloned().ok_or_else(unknown)
         };
-        let tensors = operands.iter().map(known).collect::<Result<Vec<_>>>()?;
+        let tensors = operands.iter().map(constant).collect::<Result<Vec<_>>>()?;
         let views: Vec<View> =
             tensors.iter().map(|t| View { dtype: t.dtype, shape: &t.shape, data: &t.data }).collect();
         let most = bound(&views);

@@ -28,13 +28,13 @@ impl OnnxModel {
     /// `Invalid` where the model has no such input.
     pub fn with_inputs(&self, names: &[&str]) -> Result<OnnxModel> {
         let is_named = |name: &String| names.contains(&name.as_str());
-        let all = || self.inputs.iter().chain(&self.defaults);
-        if let Some(name) = names.iter().find(|name| !all().any(|spec| spec.name == **name)) {
-            let known: Vec<&str> = all().map(|spec| spec.name.as_str()).collect();
-            return Err(Error::Invalid(unknown("input", name, &known)));
+        let listed = || self.inputs.iter().chain(&self.defaults);
+        if let Some(name) = names.iter().find(|name| !listed().any(|spec| spec.name == **name)) {
+            let declared: Vec<&str> = listed().map(|spec| spec.name.as_str()).collect();
+            return Err(Error::Invalid(unknown("input", name, &declared)));
         }
         let declared = self.onnx_graph().input.iter();
-        let specs = declared.filter_map(|input| all().find(|spec| spec.name == input.name));
+        let specs = declared.filter_map(|input| listed().find(|spec| spec.name == input.name));
         let (defaults, inputs) = specs.cloned().partition(|s| self.defaults.contains(s) && !is_named(&s.name));
         let weights: Vec<_> = self.weights.iter().filter(|weight| !is_named(&weight.0)).cloned().collect();
         Ok(OnnxModel { inputs, defaults, weights, content: OnceLock::new(), ..self.clone() })
@@ -90,8 +90,8 @@ pub(super) fn input_specs(graph: &GraphProto) -> Result<(Vec<InputSpec>, Vec<Inp
     let sparse: HashSet<&str> = sparse::names(graph).map(String::as_str).collect();
     let has_default = |input: &&ValueInfoProto| dense.contains(input.name.as_str());
     let is_given = |input: &&ValueInfoProto| !has_default(input) && !sparse.contains(input.name.as_str());
-    let given = graph.input.iter().filter(is_given).map(input_spec).collect::<Result<_>>()?;
-    Ok((given, graph.input.iter().filter(has_default).filter_map(|input| input_spec(input).ok()).collect()))
+    let inputs = graph.input.iter().filter(is_given).map(input_spec).collect::<Result<_>>()?;
+    Ok((inputs, graph.input.iter().filter(has_default).filter_map(|input| input_spec(input).ok()).collect()))
 }
 
 fn input_spec(input: &ValueInfoProto) -> Result<InputSpec> {

@@ -25,17 +25,17 @@ struct Term {
 fn labels(text: &str, rank: impl Fn(usize) -> Result<usize>) -> Result<Vec<Label>> {
     let letters = text.chars().filter(|c| c.is_ascii_alphabetic()).count();
     let mut out = vec![];
-    let mut rest = text;
-    while let Some(c) = rest.chars().next() {
-        if let Some(after) = rest.strip_prefix("...") {
+    let mut unread = text;
+    while let Some(c) = unread.chars().next() {
+        if let Some(after) = unread.strip_prefix("...") {
             if out.iter().any(|l| matches!(l, Label::Ellipsis(_))) {
                 return Err(Error::Invalid(format!("`{text}` has two ellipses")));
             }
             out.extend((0..rank(letters)?).rev().map(Label::Ellipsis));
-            rest = after;
+            unread = after;
         } else if c.is_ascii_alphabetic() {
             out.push(Label::Letter(c));
-            rest = &rest[1..];
+            unread = &unread[1..];
         } else {
             return Err(Error::Invalid(format!("`{text}` is not a list of letters")));
         }

@@ -88,8 +88,8 @@ impl Folder {
             return Bytes::from(&part[..]);
         }
         let mapped = self.own.as_ref().and_then(|file| {
-            let at = file.position(&part)?;
-            Bytes::mapped(file, at..at + part.len())
+            let offset = file.position(&part)?;
+            Bytes::mapped(file, offset..offset + part.len())
         });
         mapped.unwrap_or_else(|| Bytes::shared(part))
     }

@@ -40,7 +40,7 @@ pub(super) fn linear_attention(g: &mut Importer, n: &Source) -> Result<Vec<Value
     if gated != decay.is_some() || delta != beta.is_some() {
         return Err(Error::Invalid(format!("decay or beta do not fit update_rule `{rule}`")));
     }
-    let given = g.ty(q).dtype;
+    let dtype = g.ty(q).dtype;
     let (queries, heads) = (n.int("q_num_heads", 0), n.int("kv_num_heads", 0));
     let mut split = |x: ValueId, heads: i64| -> Result<ValueId> {
         let x = g.split_heads(x, heads)?;
@@ -56,7 +56,7 @@ pub(super) fn linear_attention(g: &mut Importer, n: &Source) -> Result<Vec<Value
             g.shape(q)
         )));
     }
-    let kept = past.map_or(given, |p| g.ty(p).dtype);
+    let kept = past.map_or(dtype, |p| g.ty(p).dtype);
     let state = match past {
         Some(past) if g.shape(past) == [batch, heads, width, size] => g.cast_to(past, DType::F32)?,
         Some(past) => {
@@ -83,7 +83,7 @@ pub(super) fn linear_attention(g: &mut Importer, n: &Source) -> Result<Vec<Value
     let q = g.times(q, scale)?;
     let (y, state) = recur(g, &Steps { q, k, v, state, decay, beta })?;
     let y = g.merge_heads(y)?;
-    Ok(vec![g.cast_to(y, given)?, g.cast_to(state, kept)?])
+    Ok(vec![g.cast_to(y, dtype)?, g.cast_to(state, kept)?])
 }
 
 impl Importer<'_> {
@@ -97,8 +97,8 @@ impl Importer<'_> {
     /// Ones at and below the diagonal, or below it alone.
     fn triangle(&mut self, steps: i64, diagonal: bool) -> Result<ValueId> {
         self.claim(&[steps, steps], DType::F32)?;
-        let one = |t: i64, s: i64| f32::from(u8::from(s < t || diagonal && s == t));
-        let values: Vec<f32> = (0..steps).flat_map(|t| (0..steps).map(move |s| one(t, s))).collect();
+        let mask = |t: i64, s: i64| f32::from(u8::from(s < t || diagonal && s == t));
+        let values: Vec<f32> = (0..steps).flat_map(|t| (0..steps).map(move |s| mask(t, s))).collect();
         Ok(self.constant(Tensor::new(&[steps, steps], &values)))
     }
 }

@@ -102,14 +102,14 @@ pub(super) fn squeeze(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 
 pub(super) fn unsqueeze(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
-    let given = if n.opset < 13 {
+    let listed = if n.opset < 13 {
         n.ints("axes").unwrap_or_default()
     } else {
         let axes = n.input(1)?;
         g.integers(axes, "axes")?
     };
-    let rank = g.rank(x) + given.len();
-    let axes = g.distinct_axes(given, rank)?;
+    let rank = g.rank(x) + listed.len();
+    let axes = g.distinct_axes(listed, rank)?;
     let mut old = g.shape(x).to_vec().into_iter();
     let shape = (0..rank).map(|i| if axes.contains(&i) { 1 } else { old.next().unwrap_or(1) }).collect();
     Ok(vec![g.reshape_to(x, shape)?])
@@ -136,9 +136,9 @@ pub(super) fn transpose(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 /// NumPy's rule: the shape that both broadcast to.
 pub(super) fn broadcast(a: &[i64], b: &[i64]) -> Result<Vec<i64>> {
     let rank = a.len().max(b.len());
-    let at = |s: &[i64], i: usize| if i + s.len() < rank { 1 } else { s[i + s.len() - rank] };
+    let aligned = |s: &[i64], i: usize| if i + s.len() < rank { 1 } else { s[i + s.len() - rank] };
     (0..rank)
-        .map(|i| match (at(a, i), at(b, i)) {
+        .map(|i| match (aligned(a, i), aligned(b, i)) {
             (x, y) if x == y => Ok(x),
             (1, y) => Ok(y),
             (x, 1) => Ok(x),
@@ -219,17 +219,17 @@ pub(super) fn split(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
     let axis = g.axis(n.int("axis", 0), g.rank(x))?;
     let extent = g.shape(x)[axis];
-    let given = if n.opset < 13 { n.ints("split") } else { None };
-    let given = match (given, n.optional(1)) {
+    let lengths = if n.opset < 13 { n.ints("split") } else { None };
+    let lengths = match (lengths, n.optional(1)) {
         (None, Some(s)) => Some(g.integers(s, "split")?),
-        (given, _) => given,
+        (lengths, _) => lengths,
     };
     let outputs = n.proto.output.len() as i64;
     let count = n.int("num_outputs", outputs);
     if count != outputs || outputs == 0 {
         return Err(Error::Invalid(format!("num_outputs is {count}, but the node has {outputs} outputs")));
     }
-    let sizes = given.unwrap_or_else(|| {
+    let sizes = lengths.unwrap_or_else(|| {
         let chunk = ceil_div(extent, count);
         (0..count).map(|i| chunk.min(extent - (i * chunk).min(extent))).collect()
     });
@@ -344,20 +344,20 @@ impl Importer<'_> {
 pub(super) fn pad(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
     let rank = g.rank(x);
-    let (given, axes, value) = if n.opset < 11 {
+    let (pads, axes, value) = if n.opset < 11 {
         (n.ints(if n.opset < 2 { "paddings" } else { "pads" }).unwrap_or_default(), None, None)
     } else {
         let axes = n.optional(3).map(|a| g.integers(a, "axes")).transpose()?;
         (g.integers(n.input(1)?, "pads")?, axes, n.optional(2))
     };
     let axes = axes.unwrap_or_else(|| (0..rank as i64).collect());
-    if given.len() != 2 * axes.len() {
-        return Err(Error::Invalid(format!("{} pads are given for {} dimensions", given.len(), axes.len())));
+    if pads.len() != 2 * axes.len() {
+        return Err(Error::Invalid(format!("{} pads are given for {} dimensions", pads.len(), axes.len())));
     }
     let axes = g.distinct_axes(axes, rank)?;
     let (mut before, mut after) = (vec![0; rank], vec![0; rank]);
     for (i, &axis) in axes.iter().enumerate() {
-        (before[axis], after[axis]) = (given[i], given[i + axes.len()]);
+        (before[axis], after[axis]) = (pads[i], pads[i + axes.len()]);
     }
     if before.iter().chain(&after).any(|p| p.unsigned_abs() > 1 << 30) {
         return Err(Error::Limit("a pad is larger than 2³⁰".into()));

@@ -65,8 +65,8 @@ pub(super) fn inline(g: &mut Importer, proto: &GraphProto, inputs: &[ValueId]) -
     let graph = std::mem::take(&mut g.graph);
     let bounded = g.bounded.take();
     let mut inner = Importer { graph, bounded, ..g.inside(proto) };
-    let known = free_names(proto).into_iter().filter_map(|name| Some((name, *g.values.get(name)?)));
-    inner.values.extend(known);
+    let captured = free_names(proto).into_iter().filter_map(|name| Some((name, *g.values.get(name)?)));
+    inner.values.extend(captured);
     inner.values.extend(proto.input.iter().zip(inputs).map(|(input, &id)| (input.name.as_str(), Some(id))));
     let outputs = inner.nodes(proto).and_then(|()| results(&inner, proto));
     g.needed.borrow_mut().append(&mut inner.needed.take());
@@ -84,8 +84,8 @@ pub(super) fn import(g: &mut Importer, proto: &GraphProto, inputs: Vec<Given>) -
         return Err(Error::Unsupported("a graph inside reads a dimension that grows".into()));
     }
     let mut inner = g.inside(proto);
-    for (input, given) in proto.input.iter().zip(inputs) {
-        let id = match given {
+    for (input, value) in proto.input.iter().zip(inputs) {
+        let id = match value {
             Given::Type(ty) => inner.add_input(ty),
             Given::Constant(tensor) => inner.constant(tensor),
         };
@@ -222,18 +222,18 @@ impl<'m> Importer<'m> {
 
 /// Gives graphs the same captured inputs: the union of what they capture, in the order in which it is first named.
 pub(super) fn unite(g: &Importer, graphs: &mut [Inside]) -> Vec<ValueId> {
-    let mut all: Vec<ValueId> = vec![];
+    let mut captured: Vec<ValueId> = vec![];
     for &v in graphs.iter().flat_map(|i| &i.captured) {
-        if !all.contains(&v) {
-            all.push(v);
+        if !captured.contains(&v) {
+            captured.push(v);
         }
     }
     for inside in graphs {
         let graph = &mut inside.graph;
         let own = graph.inputs.split_off(graph.inputs.len() - inside.captured.len());
-        for &v in &all {
-            let known = inside.captured.iter().position(|c| *c == v).map(|i| own[i]);
-            let input = known.unwrap_or_else(|| {
+        for &v in &captured {
+            let existing = inside.captured.iter().position(|c| *c == v).map(|i| own[i]);
+            let input = existing.unwrap_or_else(|| {
                 let value =
                     crate::graph::ir::Value { name: "input".into(), ty: g.ty(v).clone(), source: Source::Input };
                 graph.values.push(value);
@@ -242,5 +242,5 @@ pub(super) fn unite(g: &Importer, graphs: &mut [Inside]) -> Vec<ValueId> {
             graph.inputs.push(input);
         }
     }
-    all
+    captured
 }

@@ -102,9 +102,9 @@ fn positions_of_maxima(
         let (mut p, mut k, mut step, mut element) = (p, k, 1, Some(0));
         for d in (0..extents.len()).rev() {
             let (output, kernel) = (outputs[d + 2], window.kernel[d]);
-            let at = p % output * window.stride[d] - window.pad_before[d] + k % kernel * window.dilation[d];
+            let coordinate = p % output * window.stride[d] - window.pad_before[d] + k % kernel * window.dilation[d];
             (p, k) = (p / output, k / kernel);
-            element = element.filter(|_| (0..extents[d]).contains(&at)).map(|e| e + at * step);
+            element = element.filter(|_| (0..extents[d]).contains(&coordinate)).map(|e| e + coordinate * step);
             step *= extents[d];
         }
         from.push(element.unwrap_or(0));

@@ -58,13 +58,13 @@ impl<'m> Provenance<'m> {
     }
 
     fn origin(&self, node: &NodeProto) -> Origin {
-        let own = match self.repeated.contains(node.name.as_str()) || node.name.is_empty() {
+        let name = match self.repeated.contains(node.name.as_str()) || node.name.is_empty() {
             true => by_result(node),
             false => node.name.clone(),
         };
         match &self.around {
-            Some(around) => format!("{around}/{own}").into(),
-            None => own.into(),
+            Some(around) => format!("{around}/{name}").into(),
+            None => name.into(),
         }
     }
 

@@ -230,11 +230,11 @@ pub(super) fn dequantize_linear(g: &mut Importer, n: &Source) -> Result<Vec<Valu
 
 /// The axis along which blocks that fill an operand have scales of their own; `None` where there are none.
 fn blocked_axis(g: &Importer, n: &Source, [x, scale]: [ValueId; 2]) -> Option<usize> {
-    let (shape, own, block) = (g.shape(x), g.shape(scale), n.int("block_size", 0));
+    let (shape, scales, block) = (g.shape(x), g.shape(scale), n.int("block_size", 0));
     let axis = g.axis(n.int("axis", 1), shape.len()).ok()?;
-    let fits = |d: usize| own[d] == if d == axis { shape[d] / block } else { shape[d] };
-    let whole = block > 0 && shape[axis] % block == 0 && own.len() == shape.len();
-    (whole && (0..own.len()).all(fits)).then_some(axis)
+    let fits = |d: usize| scales[d] == if d == axis { shape[d] / block } else { shape[d] };
+    let whole = block > 0 && shape[axis] % block == 0 && scales.len() == shape.len();
+    (whole && (0..scales.len()).all(fits)).then_some(axis)
 }
 
 /// [`weights_of`] with a scale for each block along an axis, which is split into blocks and joined again.

@@ -51,14 +51,14 @@ fn mixed(mut z: u64) -> u64 {
 
 /// The shape of an operand or of an attribute, and the type of the numbers.
 fn wanted(g: &Importer, n: &Source, like: bool) -> Result<(Vec<i64>, DType)> {
-    let given = n.int("dtype", 0);
+    let code = n.int("dtype", 0);
     if like {
         let x = n.input(0)?;
-        let ty = if given == 0 { g.ty(x).dtype } else { dtype(given as i32)? };
+        let ty = if code == 0 { g.ty(x).dtype } else { dtype(code as i32)? };
         return Ok((g.shape(x).to_vec(), ty));
     }
     let shape = n.ints("shape").ok_or_else(|| Error::Invalid("`shape` is missing".into()))?;
-    Ok((shape, if given == 0 { DType::F32 } else { dtype(given as i32)? }))
+    Ok((shape, if code == 0 { DType::F32 } else { dtype(code as i32)? }))
 }
 
 fn drawn(g: &mut Importer, shape: &[i64], ty: DType, draw: impl Fn(u64) -> f64) -> Result<ValueId> {

@@ -90,8 +90,8 @@ pub(super) fn col2im(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     }
     let x = g.reshape_to(x, [&[batch, columns], &places[..]].concat())?;
     g.claim(&[columns, taps], DType::F64)?;
-    let one = |i: i64| f64::from(u8::from(i / taps % taps == i % taps));
-    let weights: Vec<f64> = (0..columns * taps).map(one).collect();
+    let weight = |i: i64| f64::from(u8::from(i / taps % taps == i % taps));
+    let weights: Vec<f64> = (0..columns * taps).map(weight).collect();
     let weights = g.numbers(x, &[&[columns, 1], &kernel[..]].concat(), &weights)?;
     let output_pad = (0..axes).map(|d| room(d) - (places[d] - 1) * stride[d]).collect();
     let (pad_before, pad_after) = (pads[..axes].to_vec(), pads[axes..].to_vec());
@@ -116,8 +116,8 @@ pub(super) fn eye_like(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     };
     let k = n.int("k", 0);
     g.claim(&[rows, columns], DType::I64)?;
-    let one = |r: i64, c: i64| u8::from(c.checked_sub(r) == Some(k));
-    let values: Vec<u8> = (0..rows).flat_map(|r| (0..columns).map(move |c| one(r, c))).collect();
+    let element = |r: i64, c: i64| u8::from(c.checked_sub(r) == Some(k));
+    let values: Vec<u8> = (0..rows).flat_map(|r| (0..columns).map(move |c| element(r, c))).collect();
     let ones = g.constant(Tensor::new(&[rows, columns], &values));
     Ok(vec![g.cast_to(ones, to)?])
 }

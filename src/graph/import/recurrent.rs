@@ -109,7 +109,7 @@ struct Layer {
 fn layer(g: &mut Importer, n: &Source, cell: Cell, quantised: Option<[Quantised; 2]>) -> Result<Vec<ValueId>> {
     let layer = read(g, n, cell, quantised)?;
     let states = layer.initial.len();
-    let (mut all, mut last) = (vec![], vec![vec![]; states]);
+    let (mut per_step, mut last) = (vec![], vec![vec![]; states]);
     for direction in 0..layer.directions.len() {
         let results = layer.direction(g, direction)?;
         for (list, &state) in last.iter_mut().zip(&results) {
@@ -117,7 +117,7 @@ fn layer(g: &mut Importer, n: &Source, cell: Cell, quantised: Option<[Quantised;
             list.push(g.reshape_to(state, vec![1, layer.batch, layer.hidden])?);
         }
         if let Some(&steps) = results.get(states) {
-            all.push(g.reshape_to(steps, vec![layer.steps, 1, layer.batch, layer.hidden])?);
+            per_step.push(g.reshape_to(steps, vec![layer.steps, 1, layer.batch, layer.hidden])?);
         }
     }
     let mut outputs = vec![];
@@ -125,11 +125,14 @@ fn layer(g: &mut Importer, n: &Source, cell: Cell, quantised: Option<[Quantised;
         let state = join(g, list, 0)?;
         outputs.push(if layer.batch_first { transpose(g, state, &[1, 0, 2])? } else { state });
     }
-    let all = match layer.all_steps {
-        true => join(g, all, 1)?,
+    let per_step = match layer.all_steps {
+        true => join(g, per_step, 1)?,
         false => outputs[0],
     };
-    outputs.insert(0, if layer.batch_first && layer.all_steps { transpose(g, all, &[2, 0, 1, 3])? } else { all });
+    outputs.insert(
+        0,
+        if layer.batch_first && layer.all_steps { transpose(g, per_step, &[2, 0, 1, 3])? } else { per_step },
+    );
     Ok(outputs)
 }
 
@@ -252,8 +255,8 @@ fn check_quantised(g: &Importer, weights: ValueId, by: Quantised, count: i64, ro
 
 /// True where a sequence has data: bool of steps × batch × 1. `None` where all have.
 fn mask(g: &mut Importer, lengths: ValueId, steps: i64, batch: i64) -> Result<Option<ValueId>> {
-    let known = g.graph.constant(lengths).is_some() && steps > 0;
-    if known && g.integers(lengths, "sequence lengths")?.iter().all(|&l| l == steps) {
+    let constant = g.graph.constant(lengths).is_some() && steps > 0;
+    if constant && g.integers(lengths, "sequence lengths")?.iter().all(|&l| l == steps) {
         return Ok(None);
     }
     let lengths = g.reshape_to(lengths, vec![1, batch, 1])?;
@@ -402,10 +405,10 @@ impl Layer {
         let mask = self.mask.map(|_| next()).transpose()?;
         let recurrent = (0..matrices).map(|_| next()).collect::<Result<Vec<_>>>()?;
         let functions = &self.activations[direction * self.cell.activations().len()..];
-        let (h, mut rest) = (states[0], values.collect::<Vec<_>>());
+        let (h, mut further) = (states[0], values.collect::<Vec<_>>());
         let made = match self.cell {
             Cell::Lstm { input_forget } => {
-                let peepholes = self.peepholes.and_then(|_| rest.pop());
+                let peepholes = self.peepholes.and_then(|_| further.pop());
                 let product = match (self.quantised, &recurrent[..]) {
                     (Some(_), &[weights, scale]) => dynamic_product(b, h, weights, scale)?,
                     _ => b.product(h, recurrent[0])?,
@@ -414,7 +417,7 @@ impl Layer {
                 self.lstm_step(b, functions, [states[1], sums], peepholes, input_forget)?
             }
             Cell::Gru { linear_before_reset } => {
-                vec![self.gru_step(b, functions, h, [&inputs, &recurrent], rest.pop(), linear_before_reset)?]
+                vec![self.gru_step(b, functions, h, [&inputs, &recurrent], further.pop(), linear_before_reset)?]
             }
             Cell::Rnn => {
                 let product = b.product(h, recurrent[0])?;
@@ -480,14 +483,14 @@ impl Layer {
     ) -> Result<ValueId> {
         let gates = 2 * self.hidden;
         let rows = 3 * self.hidden;
-        let all = b.product(h, recurrent[0])?;
-        let sums = b.binary(BinaryOp::Add, all, inputs[0])?;
+        let products = b.product(h, recurrent[0])?;
+        let sums = b.binary(BinaryOp::Add, products, inputs[0])?;
         let update = self.gate(b, sums, 0)?;
         let update = self.activate(b, &functions[0], update)?;
         let reset = self.gate(b, sums, 1)?;
         let reset = self.activate(b, &functions[0], reset)?;
         let (of_hidden, inputs) = if linear_before_reset {
-            let mut product = b.slice(all, 1, gates, rows)?;
+            let mut product = b.slice(products, 1, gates, rows)?;
             if let Some(bias) = hidden_bias {
                 product = b.binary(BinaryOp::Add, product, bias)?;
             }

@@ -207,19 +207,19 @@ fn by_axis(g: &mut Importer, mut x: ValueId, plan: &[Axis], mode: &str, rule: &R
         };
         let positions: Vec<Vec<i64>> =
             plan.iter().map(|&p| g.positions(p.output, |i| position(p, i))).collect::<Result<_>>()?;
-        let factor = |p: &Axis, at: &[i64]| {
+        let factor = |p: &Axis, sources: &[i64]| {
             let f = if p.input > 0 && p.output % p.input == 0 { p.output / p.input } else { return None };
-            (f > 0 && at.iter().enumerate().all(|(i, v)| i as i64 / f == *v)).then_some(f)
+            (f > 0 && sources.iter().enumerate().all(|(i, v)| i as i64 / f == *v)).then_some(f)
         };
-        let factors: Option<Vec<i64>> = plan.iter().zip(&positions).map(|(p, at)| factor(p, at)).collect();
+        let factors: Option<Vec<i64>> = plan.iter().zip(&positions).map(|(p, sources)| factor(p, sources)).collect();
         let whole = plan.iter().all(|p| p.region == (0.0, 1.0));
         if let Some(factors) = factors.filter(|_| whole) {
             let same = factors.iter().all(|f| *f == 1);
             return Ok(vec![if same { x } else { g.emit(Op::Upsample { factors }, &[x])? }]);
         }
-        for (axis, at) in positions.iter().enumerate() {
-            if at.len() as i64 != plan[axis].input || at.iter().enumerate().any(|(i, v)| i as i64 != *v) {
-                x = g.take(x, axis, at)?;
+        for (axis, sources) in positions.iter().enumerate() {
+            if sources.len() as i64 != plan[axis].input || sources.iter().enumerate().any(|(i, v)| i as i64 != *v) {
+                x = g.take(x, axis, sources)?;
             }
             x = extrapolated(g, x, axis, plan[axis], rule)?;
         }
@@ -257,21 +257,21 @@ const MAX_GATHERS: usize = 4;
 
 /// Σ over the taps of (elements at `position`) · `weight`, along one axis.
 fn interpolate(g: &mut Importer, x: ValueId, axis: usize, p: Axis, mode: &str, rule: &Rule) -> Result<ValueId> {
-    let given = g.ty(x).dtype;
+    let dtype = g.ty(x).dtype;
     match (p.input, p.output) {
         (_, 0) => return g.take(x, axis, &[]),
         (0, _) => return Err(Error::Invalid(format!("dimension {axis} is empty and cannot become {}", p.output))),
         _ => {}
     }
-    if given != DType::F32 {
+    if dtype != DType::F32 {
         let wide = g.cast_to(x, DType::F32)?;
         let mut y = interpolate(g, wide, axis, p, mode, rule)?;
-        if !given.is_float() {
+        if !dtype.is_float() {
             // a conversion to integers cuts; saturated as the reference of ONNX has it
-            let (low, high) = if given == DType::U8 { (0.0, 255.0) } else { (-128.0, 127.0) };
-            y = if given.bytes() == 1 { g.clamp(y, low, high)? } else { y };
+            let (low, high) = if dtype == DType::U8 { (0.0, 255.0) } else { (-128.0, 127.0) };
+            y = if dtype.bytes() == 1 { g.clamp(y, low, high)? } else { y };
         }
-        return g.cast_to(y, given);
+        return g.cast_to(y, dtype);
     }
     // where an axis shrinks, the kernel of an antialiasing filter is wider
     let shrink = if rule.antialias { p.scale.min(1.0) } else { 1.0 };
@@ -295,9 +295,9 @@ fn interpolate(g: &mut Importer, x: ValueId, axis: usize, p: Axis, mode: &str, r
         let fraction = source - source.floor();
         let mut local: Vec<f64> =
             taps.iter().map(|&t| kernel(mode, (fraction - t as f64) * shrink, rule.cubic_a)).collect();
-        let at: Vec<i64> = taps.iter().map(|t| source.floor() as i64 + t).collect();
+        let sources: Vec<i64> = taps.iter().map(|t| source.floor() as i64 + t).collect();
         if rule.exclude_outside {
-            for (w, a) in local.iter_mut().zip(&at) {
+            for (w, a) in local.iter_mut().zip(&sources) {
                 *w = if *a < 0 || *a >= p.input { 0.0 } else { *w };
             }
         }
@@ -306,7 +306,7 @@ fn interpolate(g: &mut Importer, x: ValueId, axis: usize, p: Axis, mode: &str, r
             local.iter_mut().for_each(|w| *w /= sum);
         }
         for t in 0..taps.len() {
-            positions[t].push(at[t].clamp(0, p.input - 1));
+            positions[t].push(sources[t].clamp(0, p.input - 1));
             weights[t].push(local[t] as f32);
         }
     }
@@ -316,8 +316,8 @@ fn interpolate(g: &mut Importer, x: ValueId, axis: usize, p: Axis, mode: &str, r
     let mut shape = vec![1; g.rank(x)];
     shape[axis] = p.output;
     let mut sum: Option<ValueId> = None;
-    for (at, w) in positions.iter().zip(&weights).filter(|(_, w)| w.iter().any(|w| *w != 0.0)) {
-        let part = g.take(x, axis, at)?;
+    for (sources, w) in positions.iter().zip(&weights).filter(|(_, w)| w.iter().any(|w| *w != 0.0)) {
+        let part = g.take(x, axis, sources)?;
         let weight = g.constant(Tensor::new(&shape, w));
         let term = g.binary(BinaryOp::Mul, part, weight)?;
         sum = Some(match sum {

@@ -56,19 +56,19 @@ impl Interpolation {
     fn weights(self, g: &mut Importer, t: ValueId) -> Result<Option<ValueId>> {
         const A: f64 = -0.75;
         let one = g.scalar_like(t, 1.0)?;
-        let rest = g.sub(one, t)?;
+        let complement = g.sub(one, t)?;
         let axis = g.rank(t) - 1;
         let parts = match self {
             Interpolation::Nearest => return Ok(None),
-            Interpolation::Linear => vec![rest, t],
+            Interpolation::Linear => vec![complement, t],
             Interpolation::Cubic => {
                 let near = [A + 2.0, -(A + 3.0), 0.0, 1.0];
                 let far = [A, -5.0 * A, 8.0 * A, -4.0 * A];
-                let (after, before) = (g.plus(t, 1.0)?, g.plus(rest, 1.0)?);
+                let (after, before) = (g.plus(t, 1.0)?, g.plus(complement, 1.0)?);
                 vec![
                     g.polynomial(after, &far)?,
                     g.polynomial(t, &near)?,
-                    g.polynomial(rest, &near)?,
+                    g.polynomial(complement, &near)?,
                     g.polynomial(before, &far)?,
                 ]
             }
@@ -241,17 +241,17 @@ pub(super) fn grid_sample(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> 
     let mut taps = vec![];
     for (axis, &extent) in extents.iter().enumerate() {
         let column = axes - 1 - axis as i64;
-        let at = g.slice(grid, 2, column, column + 1)?;
-        let at = g.reshape_to(at, vec![places[0], points])?;
+        let coordinate = g.slice(grid, 2, column, column + 1)?;
+        let coordinate = g.reshape_to(coordinate, vec![places[0], points])?;
         // -1 and 1 are the centres of the outermost elements, or their edges
-        let at = g.plus(at, 1.0)?;
-        let at = if at_centres {
-            g.times(at, (extent - 1) as f64 / 2.0)?
+        let coordinate = g.plus(coordinate, 1.0)?;
+        let coordinate = if at_centres {
+            g.times(coordinate, (extent - 1) as f64 / 2.0)?
         } else {
-            let at = g.times(at, extent as f64 / 2.0)?;
-            g.plus(at, -0.5)?
+            let coordinate = g.times(coordinate, extent as f64 / 2.0)?;
+            g.plus(coordinate, -0.5)?
         };
-        taps.push(g.taps(at, extent, how, outside)?);
+        taps.push(g.taps(coordinate, extent, how, outside)?);
     }
     let image = g.counting(places[0], 0, 2)?;
     let values = g.sampled(rows, image, &extents, &taps)?;
@@ -278,10 +278,10 @@ pub(super) fn affine_grid(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> 
     g.claim(&[points, axes + 1], DType::F64)?;
     let mut rows = Vec::with_capacity((points * (axes + 1)) as usize);
     for p in 0..points {
-        let (mut rest, mut place) = (p, vec![1.0; axes as usize + 1]);
+        let (mut remainder, mut place) = (p, vec![1.0; axes as usize + 1]);
         for (a, &extent) in extents.iter().enumerate().rev() {
-            let i = (rest % extent) as f64;
-            rest /= extent;
+            let i = (remainder % extent) as f64;
+            remainder /= extent;
             let ends = extent as f64 - 1.0;
             place[axes as usize - 1 - a] = match at_centres {
                 true if ends > 0.0 => 2.0 * i / ends - 1.0,
@@ -348,13 +348,13 @@ pub(super) fn roi_align(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         let places: Vec<f64> = (0..points).map(|p| (p as f64 + 0.5) / ratio as f64).collect();
         let places = g.numbers(cell, &[1, points], &places)?;
         let way = g.mul(cell, places)?;
-        let at = g.add(from, way)?;
+        let coordinate = g.add(from, way)?;
         let shape = if axis == 0 { vec![count, points, 1] } else { vec![count, 1, points] };
-        let at = g.reshape_to(at, shape)?;
-        let near = g.within(at, -1.0, extent as f64)?;
+        let coordinate = g.reshape_to(coordinate, shape)?;
+        let near = g.within(coordinate, -1.0, extent as f64)?;
         let near = g.unsqueezed(near, 3)?;
-        let at = g.clamp(at, 0.0, (extent - 1) as f64)?;
-        let mut axis_taps = g.taps(at, extent, Interpolation::Linear, Outside::Border)?;
+        let coordinate = g.clamp(coordinate, 0.0, (extent - 1) as f64)?;
+        let mut axis_taps = g.taps(coordinate, extent, Interpolation::Linear, Outside::Border)?;
         axis_taps.inside = Some(near);
         taps.push(axis_taps);
     }
@@ -412,8 +412,8 @@ pub(super) fn deform_conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> 
         let base = g.numbers(offset, &[1, taps, points], &base)?;
         let moved = g.slice(offset, 2, d as i64, d as i64 + 1)?;
         let moved = g.reshape_to(moved, vec![batch * parts, taps, points])?;
-        let at = g.add(moved, base)?;
-        read.push(g.taps(at, shape[d + 2], Interpolation::Linear, Outside::Zeros)?);
+        let coordinate = g.add(moved, base)?;
+        read.push(g.taps(coordinate, shape[d + 2], Interpolation::Linear, Outside::Zeros)?);
     }
     let x = g.reshape_to(x, [&[batch * parts, channels / parts], &shape[2..]].concat())?;
     let (rows, extents) = g.rows_of(x)?;

@@ -46,16 +46,16 @@ pub fn apply(node: &NodeProto, operands: &mut [Option<Value>], opset: i64) -> Re
             one(values[position(operands, 1, values.len(), false)?].clone())
         }
         "SequenceInsert" => {
-            let at = position(operands, 2, operand(operands, 0)?.sequence()?.len(), true)?;
+            let position = position(operands, 2, operand(operands, 0)?.sequence()?.len(), true)?;
             let value = operand(operands, 1)?.clone();
             let mut values = take(operands, 0)?.into_sequence()?;
-            values.insert(at, value);
+            values.insert(position, value);
             one(values.into())
         }
         "SequenceErase" => {
-            let at = position(operands, 1, operand(operands, 0)?.sequence()?.len(), false)?;
+            let position = position(operands, 1, operand(operands, 0)?.sequence()?.len(), false)?;
             let mut values = take(operands, 0)?.into_sequence()?;
-            values.remove(at);
+            values.remove(position);
             one(values.into())
         }
         "SplitToSequence" => one(split(&n, operands)?),
@@ -96,18 +96,18 @@ fn integers(tensor: &Tensor) -> Result<Vec<i64>> {
 /// or its end where a value may be put there.
 fn position(operands: Operands, i: usize, len: usize, end: bool) -> Result<usize> {
     let most = len as i64 + end as i64;
-    let at = match operands.get(i) {
+    let position = match operands.get(i) {
         None | Some(None) => most - 1,
         Some(Some(value)) => match integers(value.tensor()?)?[..] {
-            [at] if at < 0 => at + len as i64,
-            [at] => at,
+            [position] if position < 0 => position + len as i64,
+            [position] => position,
             _ => return Err(Error::Invalid("the position is not one number".into())),
         },
     };
-    if !(0..most).contains(&at) {
-        return Err(Error::Invalid(format!("position {at} is outside of a sequence of {len}")));
+    if !(0..most).contains(&position) {
+        return Err(Error::Invalid(format!("position {position} is outside of a sequence of {len}")));
     }
-    Ok(at as usize)
+    Ok(position as usize)
 }
 
 /// Tensors and places that a node of the host makes, beside what its operands hold.
@@ -237,13 +237,13 @@ fn concat(n: &Source, values: &[Value]) -> Result<Value> {
     }
     let blocks: usize = shape[..axis].iter().product::<i64>() as usize;
     let mut data = Bytes::zeros(tensors.iter().map(|t| t.data.len()).sum());
-    let mut rest = &mut data[..];
+    let mut unfilled = &mut data[..];
     for block in 0..blocks {
         for tensor in &tensors {
             let bytes = tensor.data.len() / blocks;
-            let (to, behind) = rest.split_at_mut(bytes);
+            let (to, behind) = unfilled.split_at_mut(bytes);
             to.copy_from_slice(&tensor.data[block * bytes..][..bytes]);
-            rest = behind;
+            unfilled = behind;
         }
     }
     Ok(Tensor { dtype: first.dtype, shape, data }.into())

@@ -57,19 +57,20 @@ fn dense(
     let rows = indices.to_vec::<i64>();
     for (row, value) in rows.chunks_exact(if linear { 1 } else { dims.len().max(1) }).zip(values.data.chunks(width)) {
         let inside = |(i, extent): (&i64, &i64)| (0..*extent).contains(i);
-        let at = match row {
-            [at] if linear => Some(*at).filter(|at| (0..len as i64).contains(at)),
+        let position = match row {
+            [position] if linear => Some(*position).filter(|position| (0..len as i64).contains(position)),
             _ if row.iter().zip(dims).all(inside) => {
-                Some(row.iter().zip(dims).fold(0, |at, (i, extent)| at * extent + i))
+                Some(row.iter().zip(dims).fold(0, |position, (i, extent)| position * extent + i))
             }
             _ => None,
         };
-        let at = at.ok_or_else(|| Error::Invalid(format!("its index {row:?} is outside of its shape {dims:?}")))?;
-        if at <= last {
+        let position =
+            position.ok_or_else(|| Error::Invalid(format!("its index {row:?} is outside of its shape {dims:?}")))?;
+        if position <= last {
             return Err(Error::Invalid(format!("its index {row:?} is not behind the one before it")));
         }
-        last = at;
-        data[at as usize * width..][..width].copy_from_slice(value);
+        last = position;
+        data[position as usize * width..][..width].copy_from_slice(value);
     }
     Ok(Tensor { dtype, shape: dims.to_vec(), data })
 }

@@ -333,8 +333,8 @@ impl<'m> Stage<'m, '_, '_> {
         done: &[bool],
         finished: &[usize],
     ) -> Vec<(String, Arc<Tensor>)> {
-        let here: HashSet<usize> = finished.iter().copied().collect();
-        let left = order.iter().filter(|&&n| !done[n] && !here.contains(&n));
+        let staged: HashSet<usize> = finished.iter().copied().collect();
+        let left = order.iter().filter(|&&n| !done[n] && !staged.contains(&n));
         let mut read: HashSet<&str> = left.flat_map(|&n| walk::read_names(&proto.node[n])).collect();
         read.extend(proto.output.iter().map(|o| o.name.as_str()));
         let mut constants = vec![];

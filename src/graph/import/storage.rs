@@ -126,21 +126,21 @@ impl Importer<'_> {
         let subnormal = self.cast_to(whole, DType::I32)?;
         let is_small = self.compared(CompareOp::Lt, size, least_normal)?;
         let finite = self.select(is_small, subnormal, normal)?;
-        let (all, largest) = ((1 << f.magnitude_bits()) - 1, f64::from(f.largest()));
+        let (magnitudes, largest) = ((1 << f.magnitude_bits()) - 1, f64::from(f.largest()));
         let beyond = match f.special {
             _ if saturate || f.special == Special::None => largest,
-            Special::Ieee => f64::from(all - (1 << f.fraction) + 1),
+            Special::Ieee => f64::from(magnitudes - (1 << f.fraction) + 1),
             _ => f64::from(f.nan().unwrap_or_default()),
         };
         let is_beyond = self.compared(CompareOp::Gt, finite, largest)?;
-        let known = self.replaced(is_beyond, beyond, finite)?;
+        let finite_bits = self.replaced(is_beyond, beyond, finite)?;
         let sign = self.with_constant(BinaryOp::ShiftRight, bits, f64::from(31 - f.magnitude_bits()))?;
         let sign = self.with_constant(BinaryOp::And, sign, f64::from(1 << f.magnitude_bits()))?;
-        let signed = self.binary(BinaryOp::Or, known, sign)?;
+        let signed = self.binary(BinaryOp::Or, finite_bits, sign)?;
         // one zero, and one not-a-number that has a sign of its own
         let signed = match f.special {
             Special::NegativeZero => {
-                let is_zero = self.compared(CompareOp::Eq, known, 0.0)?;
+                let is_zero = self.compared(CompareOp::Eq, finite_bits, 0.0)?;
                 let signed = self.replaced(is_zero, 0.0, signed)?;
                 if saturate { signed } else { self.replaced(is_beyond, beyond, signed)? }
             }

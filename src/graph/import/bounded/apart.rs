@@ -34,14 +34,14 @@ pub(super) fn convert(g: &mut Importer, n: &Source, convert: Converter) -> Resul
     };
     let (mut axes, mut bounded) = (Vec::<Axis>::new(), vec![]);
     for (i, &operand) in operands.iter().enumerate() {
-        for found in operand.map_or(vec![], |v| g.axes(v)) {
-            let Some(axis) = place(i, found.axis)? else { return Ok(None) };
-            match axes.iter().find(|known| known.axis == axis) {
-                Some(known) if known.count != found.count => return Err(refused("another size")),
+        for growing in operand.map_or(vec![], |v| g.axes(v)) {
+            let Some(axis) = place(i, growing.axis)? else { return Ok(None) };
+            match axes.iter().find(|earlier| earlier.axis == axis) {
+                Some(earlier) if earlier.count != growing.count => return Err(refused("another size")),
                 Some(_) => {}
-                None => axes.push(Axis { axis, zero: false, ..found }),
+                None => axes.push(Axis { axis, zero: false, ..growing }),
             }
-            bounded.push((i, found.axis));
+            bounded.push((i, growing.axis));
         }
     }
     axes.sort_by_key(|a| a.axis);

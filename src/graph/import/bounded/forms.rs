@@ -95,10 +95,10 @@ impl Importer<'_> {
             return self.symbolic_choice(&operands, &shape);
         }
         let Some(forms) = operands.iter().map(|&v| self.forms(v)).collect::<Option<Vec<_>>>() else { return Ok(None) };
-        let at = |i: usize, place: usize| forms[i][stretched(shapes[i], &shape, place)];
+        let operand = |i: usize, place: usize| forms[i][stretched(shapes[i], &shape, place)];
         let count = shape.iter().product::<i64>() as usize;
         if let (Some(compare), 2) = (comparison(op), operands.len()) {
-            let holds = |place| compare(self, at(0, place), at(1, place)).map(u8::from);
+            let holds = |place| compare(self, operand(0, place), operand(1, place)).map(u8::from);
             let data = (0..count).map(holds).collect::<Result<Vec<u8>>>()?;
             let tensor = Tensor { dtype: DType::Bool, shape, data: data.into() };
             return Ok(Some(vec![self.constant(tensor)]));
@@ -108,7 +108,7 @@ impl Importer<'_> {
         }
         let mut results = vec![];
         for place in 0..count {
-            let elements: Vec<Form> = (0..forms.len()).map(|i| at(i, place)).collect();
+            let elements: Vec<Form> = (0..forms.len()).map(|i| operand(i, place)).collect();
             match self.symbolic_element(op, &elements)? {
                 Some(form) => results.push(form),
                 None => return Ok(None),
@@ -241,16 +241,16 @@ fn comparison(op: &str) -> Option<Comparison> {
 
 /// The place in a tensor of `shape` of a place in the shape that it is stretched to.
 fn stretched(shape: &[i64], to: &[i64], place: usize) -> usize {
-    let (mut rest, mut at, mut stride) = (place as i64, 0, 1);
+    let (mut remainder, mut offset, mut stride) = (place as i64, 0, 1);
     for d in (0..to.len()).rev() {
-        let here = rest % to[d].max(1);
-        rest /= to[d].max(1);
-        if let Some(own) = (d + shape.len()).checked_sub(to.len()) {
-            at += if shape[own] == 1 { 0 } else { here * stride };
-            stride *= shape[own];
+        let coordinate = remainder % to[d].max(1);
+        remainder /= to[d].max(1);
+        if let Some(axis) = (d + shape.len()).checked_sub(to.len()) {
+            offset += if shape[axis] == 1 { 0 } else { coordinate * stride };
+            stride *= shape[axis];
         }
     }
-    at as usize
+    offset as usize
 }
 
 #[cfg(test)]

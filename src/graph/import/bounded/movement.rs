@@ -51,20 +51,20 @@ pub(super) fn reshape(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     }
     let growing = |shape: &[Form]| shape.iter().copied().filter(|&d| !is_fixed(d)).collect::<Vec<Form>>();
     if let Some(open) = open {
-        let (before, all) = (growing(&new[..open]).len(), growing(&old));
+        let (before, sizes) = (growing(&new[..open]).len(), growing(&old));
         // of no elements an open size is not known
-        for &size in &all {
+        for &size in &sizes {
             g.at_least(size, fixed(1))?.then_some(()).ok_or_else(|| refused("a reshape"))?;
         }
-        if growing(&new).len() < all.len() {
-            new[open] = all[before];
+        if growing(&new).len() < sizes.len() {
+            new[open] = sizes[before];
         } else {
             let have = segments(&old)?.get(before).copied().unwrap_or(0);
-            let rest = segments(&new)?[before];
-            if rest == 0 || have % rest != 0 {
+            let fixed_size = segments(&new)?[before];
+            if fixed_size == 0 || have % fixed_size != 0 {
                 return Err(refused("a reshape"));
             }
-            new[open] = fixed(have / rest);
+            new[open] = fixed(have / fixed_size);
         }
     }
     if growing(&new) != growing(&old) || segments(&new)? != segments(&old)? {
@@ -85,8 +85,8 @@ pub(super) fn reshape(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 /// Numbers of elements before, between and behind the dimensions that grow.
 fn segments(shape: &[Form]) -> Result<Vec<i64>> {
     let elements = |part: &[Form]| part.iter().try_fold(1i64, |n, d| n.checked_mul(d.offset));
-    let all: Option<Vec<i64>> = shape.split(|&d| !is_fixed(d)).map(elements).collect();
-    all.ok_or_else(|| refused("a reshape"))
+    let segments: Option<Vec<i64>> = shape.split(|&d| !is_fixed(d)).map(elements).collect();
+    segments.ok_or_else(|| refused("a reshape"))
 }
 
 pub(super) fn expand(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
@@ -94,18 +94,18 @@ pub(super) fn expand(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let wanted = g.known_forms(n.input(1)?, "shape")?;
     let old = g.extents(x);
     let rank = old.len().max(wanted.len());
-    let at = |shape: &[Form], d: usize| (d + shape.len()).checked_sub(rank).map_or(fixed(1), |i| shape[i]);
+    let aligned = |shape: &[Form], d: usize| (d + shape.len()).checked_sub(rank).map_or(fixed(1), |i| shape[i]);
     let (mut axes, mut extents) = (vec![], vec![]);
     for d in 0..rank {
-        let (have, want) = (at(&old, d), at(&wanted, d));
+        let (have, want) = (aligned(&old, d), aligned(&wanted, d));
         let size = match (have, want) {
             (have, want) if have == want || want == fixed(1) => have,
             (have, want) if have == fixed(1) => want,
             _ => return Err(refused("an expansion")),
         };
-        let own = (d + old.len()).checked_sub(rank).and_then(|d| g.bounded_axis(x, d));
+        let bounded = (d + old.len()).checked_sub(rank).and_then(|d| g.bounded_axis(x, d));
         if !is_fixed(size) {
-            axes.push(Axis { axis: d, count: size, zero: own.is_some_and(|a| a.zero) });
+            axes.push(Axis { axis: d, count: size, zero: bounded.is_some_and(|a| a.zero) });
         }
         extents.push(g.at_capacity(size)?);
     }
@@ -141,11 +141,11 @@ pub(super) fn constant_of_shape(g: &mut Importer, n: &Source) -> Result<Vec<Valu
 pub(super) fn range(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (start, limit, delta) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let dtype = g.ty(start).dtype;
-    let one = |v: ValueId, what: &str| match g.known_forms(v, what)?[..] {
+    let single = |v: ValueId, what: &str| match g.known_forms(v, what)?[..] {
         [form] => Ok(form),
         _ => Err(Error::Invalid(format!("its {what} is not one number"))),
     };
-    let (start, limit, delta) = (one(start, "start")?, one(limit, "limit")?, one(delta, "delta")?);
+    let (start, limit, delta) = (single(start, "start")?, single(limit, "limit")?, single(delta, "delta")?);
     let difference = sum(limit, start, -1)?;
     if !is_fixed(delta) || delta.offset == 0 || !is_fixed(difference) && delta.offset != 1 {
         return Err(refused("a range"));
@@ -184,8 +184,8 @@ pub(super) fn concat(g: &mut Importer, n: &Source, convert: Converter) -> Result
         return if parts.iter().all(|&v| axes(v) == first) { convert(g, n) } else { Err(refused("a concatenation")) };
     };
     n.present();
-    let (before, rest) = parts.split_at(place);
-    let (x, behind) = (rest[0], &rest[1..]);
+    let (before, following) = parts.split_at(place);
+    let (x, behind) = (following[0], &following[1..]);
     if behind.iter().any(|&v| g.bounded_axis(v, axis).is_some()) {
         return Err(refused("a concatenation of parts"));
     }

@@ -161,8 +161,8 @@ impl Importer<'_> {
             for form in forms {
                 let place = if self.at_least(form, fixed(0))? { form } else { sum(form, extent, 1)? };
                 if !self.at_least(place, fixed(0))? || self.at_least(place, extent)? {
-                    let at = self.bounded.as_ref().map_or(0, |b| b.at);
-                    let (index, extent) = (form.at(at), extent.at(at));
+                    let count = self.bounded.as_ref().map_or(0, |b| b.at);
+                    let (index, extent) = (form.at(count), extent.at(count));
                     return Err(Error::Invalid(format!("index {index} is outside of a dimension of {extent}")));
                 }
                 places.push(place);

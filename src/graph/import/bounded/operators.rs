@@ -96,8 +96,8 @@ impl Importer<'_> {
                 joined.iter().map(|j| Axis { axis: j.axis, count: j.count, zero: zero(j) }).collect()
             }
             Op::Transpose { perm } => {
-                let at = |a: Axis| Some(Axis { axis: perm.iter().position(|&p| p == a.axis)?, ..a });
-                sorted(self.axes(x).into_iter().filter_map(at).collect())
+                let moved = |a: Axis| Some(Axis { axis: perm.iter().position(|&p| p == a.axis)?, ..a });
+                sorted(self.axes(x).into_iter().filter_map(moved).collect())
             }
             Op::Reshape { shape } => self.reshaped(x, shape)?,
             Op::Expand { shape } => {
@@ -156,16 +156,16 @@ impl Importer<'_> {
         let mut joined = vec![];
         for axis in 0..rank.saturating_sub(without) {
             let of = |v: ValueId| (axis + self.rank(v)).checked_sub(rank);
-            let found: Vec<Option<Axis>> =
+            let axes: Vec<Option<Axis>> =
                 inputs.iter().map(|&v| of(v).and_then(|axis| self.bounded_axis(v, axis))).collect();
-            let Some(count) = found.iter().flatten().map(|a| a.count).next() else { continue };
-            let same = found.iter().flatten().all(|a| a.count == count);
+            let Some(count) = axes.iter().flatten().map(|a| a.count).next() else { continue };
+            let same = axes.iter().flatten().all(|a| a.count == count);
             let stretched = |&v: &ValueId| of(v).is_none_or(|axis| self.shape(v)[axis] == 1);
-            let fits = inputs.iter().zip(&found).all(|(v, a)| a.is_some() || stretched(v));
+            let fits = inputs.iter().zip(&axes).all(|(v, a)| a.is_some() || stretched(v));
             if !same || !fits {
                 return Err(refused("another size"));
             }
-            joined.push(Joined { axis, count, zeros: found.into_iter().map(|a| a.map(|a| a.zero)).collect() });
+            joined.push(Joined { axis, count, zeros: axes.into_iter().map(|a| a.map(|a| a.zero)).collect() });
         }
         Ok(joined)
     }
@@ -259,12 +259,12 @@ impl Importer<'_> {
     /// `x` with a neutral element beyond the count of a bounded dimension, of which there have to be `least`. The operand
     /// itself where the dimension is not bounded.
     pub(super) fn masked(&mut self, x: ValueId, axis: usize, neutral: f64, least: i64) -> Result<ValueId> {
-        let (Some(bounds), Some(found)) = (&self.bounded, self.bounded_axis(x, axis)) else { return Ok(x) };
-        bounds.require(found.count, least)?;
-        if found.zero && neutral == 0.0 {
+        let (Some(bounds), Some(bounded)) = (&self.bounded, self.bounded_axis(x, axis)) else { return Ok(x) };
+        bounds.require(bounded.count, least)?;
+        if bounded.zero && neutral == 0.0 {
             return Ok(x);
         }
-        let mask = self.mask(found.count)?;
+        let mask = self.mask(bounded.count)?;
         let mut shape = vec![1; self.rank(x) - axis];
         shape[0] = self.shape(x)[axis];
         let mask = self.reshape_to(mask, shape)?;
@@ -343,10 +343,10 @@ impl Importer<'_> {
         let mut number = self.scalar_like(x, 1.0)?;
         for &axis in axes {
             let size = match self.bounded_axis(x, axis) {
-                Some(found) => {
+                Some(bounded) => {
                     let bounds = self.bounded.as_ref().ok_or_else(|| refused("a mean"))?;
-                    bounds.require(found.count, 1)?;
-                    let count = self.form_value(found.count)?;
+                    bounds.require(bounded.count, 1)?;
+                    let count = self.form_value(bounded.count)?;
                     self.cast_to(count, dtype)?
                 }
                 None => self.scalar_like(x, self.shape(x)[axis] as f64)?,

@@ -70,7 +70,7 @@ fn apply(g: &mut Importer, x: ValueId, part: Part) -> Result<ValueId> {
         return Ok(x);
     }
     let size = sum(end, start, -1)?;
-    let own = g.bounded_axis(x, axis);
+    let bounded = g.bounded_axis(x, axis);
     let mut axes: Vec<Axis> = g.axes(x).into_iter().filter(|a| a.axis != axis).collect();
     let y = match (is_fixed(start), is_fixed(size)) {
         (true, true) => cut(g, x, axis, start.offset, start.offset + size.offset)?,
@@ -81,7 +81,7 @@ fn apply(g: &mut Importer, x: ValueId, part: Part) -> Result<ValueId> {
         (true, false) => {
             let capacity = g.at_capacity(size)?;
             // a part up to the end has behind it what the whole has
-            let zero = own.is_some_and(|a| a.zero && a.count == end);
+            let zero = bounded.is_some_and(|a| a.zero && a.count == end);
             axes.push(Axis { axis, count: size, zero });
             window(g, x, axis, start.offset, capacity)?
         }

@@ -38,8 +38,8 @@ pub fn is_fixed(form: Form) -> bool {
 
 /// `a + sign · b`.
 pub fn sum(a: Form, b: Form, sign: i64) -> Result<Form> {
-    let one = |a: i64, b: i64| b.checked_mul(sign).and_then(|b| a.checked_add(b));
-    match (one(a.factor, b.factor), one(a.offset, b.offset)) {
+    let combined = |a: i64, b: i64| b.checked_mul(sign).and_then(|b| a.checked_add(b));
+    match (combined(a.factor, b.factor), combined(a.offset, b.offset)) {
         (Some(factor), Some(offset)) => Ok(Form { factor, offset }),
         _ => Err(Error::Unsupported("a size is larger than any tensor".into())),
     }

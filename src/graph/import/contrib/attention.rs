@@ -268,10 +268,10 @@ pub(in crate::graph::import) fn rotary_embedding(g: &mut Importer, n: &Source) -
 impl Importer<'_> {
     /// Rows of the tables of cosines and sines at `(batch, length)` places, for all heads.
     pub(super) fn angles_at(&mut self, places: ValueId, tables: [ValueId; 2]) -> Result<[ValueId; 2]> {
-        let mut at = |table: ValueId| -> Result<ValueId> {
+        let mut looked_up = |table: ValueId| -> Result<ValueId> {
             let rows = self.emit(Op::Lookup, &[table, places])?;
             self.unsqueezed(rows, 1)
         };
-        Ok([at(tables[0])?, at(tables[1])?])
+        Ok([looked_up(tables[0])?, looked_up(tables[1])?])
     }
 }

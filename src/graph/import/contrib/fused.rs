@@ -177,15 +177,15 @@ pub(in crate::graph::import) fn matmul_n_bits(g: &mut Importer, n: &Source) -> R
         )));
     }
     let blocks = ceil_div(k, block);
-    let known = |g: &Importer, id: ValueId, what: &str| -> Result<std::sync::Arc<Tensor>> {
+    let constant = |g: &Importer, id: ValueId, what: &str| -> Result<std::sync::Arc<Tensor>> {
         let tensor = g.graph.constant(id).cloned();
         tensor.ok_or_else(|| Error::Unsupported(format!("its {what} depends on the values of inputs")))
     };
-    let (bytes, scales) = (known(g, packed, "weights")?, g.floats(scales, "scales")?);
+    let (bytes, scales) = (constant(g, packed, "weights")?, g.floats(scales, "scales")?);
     let size = block * bits / 8;
     let zero_row = (blocks * bits + 7) / 8;
     let (zero_bytes, zero_numbers) = match zeros {
-        Some(z) if g.ty(z).dtype == DType::U8 => (Some(known(g, z, "zero points")?), None),
+        Some(z) if g.ty(z).dtype == DType::U8 => (Some(constant(g, z, "zero points")?), None),
         Some(z) => (None, Some(g.floats(z, "zero points")?)),
         None => (None, None),
     };
@@ -200,8 +200,8 @@ pub(in crate::graph::import) fn matmul_n_bits(g: &mut Importer, n: &Source) -> R
     let single = g.is_single_row(a) && k % block == 0 && zero_numbers.is_none();
     g.claim(&[columns, k], DType::F32)?;
     let number = |data: &[u8], i: i64| {
-        let at = i * bits;
-        i64::from(data[(at / 8) as usize] >> (at % 8)) & ((1 << bits) - 1)
+        let bit = i * bits;
+        i64::from(data[(bit / 8) as usize] >> (bit % 8)) & ((1 << bits) - 1)
     };
     if single {
         let zero = |column: i64, part: i64| match &zero_bytes {
@@ -209,8 +209,8 @@ pub(in crate::graph::import) fn matmul_n_bits(g: &mut Importer, n: &Source) -> R
             None => 1 << (bits - 1),
         };
         let centred = |i: i64, column: i64| {
-            let at = ((column * blocks + i / block) * size) as usize;
-            number(&bytes.data[at..], i % block) - zero(column, i / block)
+            let byte = ((column * blocks + i / block) * size) as usize;
+            number(&bytes.data[byte..], i % block) - zero(column, i / block)
         };
         let places = (0..k).flat_map(|i| (0..columns).map(move |column| (i, column)));
         let numbers: Option<Vec<i8>> = places.map(|(i, column)| i8::try_from(centred(i, column)).ok()).collect();
@@ -222,14 +222,14 @@ pub(in crate::graph::import) fn matmul_n_bits(g: &mut Importer, n: &Source) -> R
     let mut values = Vec::with_capacity((columns * k) as usize);
     for column in 0..columns {
         for i in 0..k {
-            let at = column * blocks + i / block;
+            let block_index = column * blocks + i / block;
             let zero = match (&zero_bytes, &zero_numbers) {
                 (Some(z), _) => number(&z.data[(column * zero_row) as usize..], i / block) as f32,
-                (_, Some(z)) => z[at as usize],
+                (_, Some(z)) => z[block_index as usize],
                 _ => (1 << (bits - 1)) as f32,
             };
-            let value = number(&bytes.data[(at * size) as usize..], i % block) as f32;
-            values.push((value - zero) * scales[at as usize]);
+            let value = number(&bytes.data[(block_index * size) as usize..], i % block) as f32;
+            values.push((value - zero) * scales[block_index as usize]);
         }
     }
     let weights = g.constant(Tensor::new(&[columns, k], &values));

@@ -88,8 +88,8 @@ fn heads_of(
             if queries < 1 || keys < 1 || width % heads != 0 {
                 return Err(Error::Invalid(format!("{heads} heads do not divide {width} elements")));
             }
-            let all = g.split_heads(query, heads)?;
-            let mut part = |from: i64, to: i64| g.slice(all, 1, from, to);
+            let joined_heads = g.split_heads(query, heads)?;
+            let mut part = |from: i64, to: i64| g.slice(joined_heads, 1, from, to);
             Ok([part(0, queries)?, part(queries, queries + keys)?, part(queries + keys, heads)?])
         }
         _ => Err(Error::Invalid("keys and values are given one without the other".into())),
@@ -108,9 +108,9 @@ fn cached(g: &mut Importer, past: ValueId, new: ValueId, before: ValueId, total:
             g.shape(past)
         )));
     }
-    let all = g.joined(2, &[past, new])?;
+    let cache = g.joined(2, &[past, new])?;
     if capacity == 0 {
-        return Ok(all);
+        return Ok(cache);
     }
     let place = g.counting(length, 1, 2)?;
     let behind = g.sub(place, before)?;
@@ -121,7 +121,7 @@ fn cached(g: &mut Importer, past: ValueId, new: ValueId, before: ValueId, total:
     let from = g.select(kept, place, behind)?;
     let from = g.expanded(from, &[batch, length])?;
     let from = g.unsqueezed(from, 2)?;
-    let rows = g.permuted(all, &[0, 2, 1, 3])?;
+    let rows = g.permuted(cache, &[0, 2, 1, 3])?;
     let rows = g.emit(Op::GatherNd { batch_dims: 1 }, &[rows, from])?;
     g.permuted(rows, &[0, 2, 1, 3])
 }

@@ -80,7 +80,7 @@ pub(in crate::graph::import) fn embed_layer(g: &mut Importer, n: &Source) -> Res
     let &[batch, length] = g.shape(words) else {
         return Err(Error::Invalid(format!("words of shape {:?} do not have 2 dimensions", g.shape(words))));
     };
-    let row = |g: &mut Importer, table, at| g.emit(Op::Lookup, &[table, at]);
+    let row = |g: &mut Importer, table, indices| g.emit(Op::Lookup, &[table, indices]);
     let mut sum = row(g, of_words, words)?;
     let places = match places {
         Some(places) => row(g, of_places, places)?,
