@@ -57,29 +57,29 @@ fn copy_elements<const N: usize>(from: &[u8], from_start: usize, to: &mut [u8], 
         .flatten()
         .filter(|(_, l)| l.from.unsigned_abs() < inner.from.unsigned_abs())
         .map(|(i, _)| i);
-    let rest: Vec<Loop> = outer.iter().enumerate().filter(|(i, _)| Some(*i) != across).map(|(_, l)| *l).collect();
-    let mut at = vec![0usize; rest.len()];
+    let around: Vec<Loop> = outer.iter().enumerate().filter(|(i, _)| Some(*i) != across).map(|(_, l)| *l).collect();
+    let mut counters = vec![0usize; around.len()];
     let (mut f, mut t) = (from_start as isize, to_start as isize);
     loop {
         match across {
             Some(i) => tile(from, f, to, t, outer[i], inner),
             None => row(from, f, to, t, inner),
         }
-        let mut d = rest.len();
+        let mut d = around.len();
         loop {
             if d == 0 {
                 return;
             }
             d -= 1;
-            at[d] += 1;
-            f += rest[d].from;
-            t += rest[d].to;
-            if at[d] < rest[d].extent {
+            counters[d] += 1;
+            f += around[d].from;
+            t += around[d].to;
+            if counters[d] < around[d].extent {
                 break;
             }
-            f -= rest[d].from * at[d] as isize;
-            t -= rest[d].to * at[d] as isize;
-            at[d] = 0;
+            f -= around[d].from * counters[d] as isize;
+            t -= around[d].to * counters[d] as isize;
+            counters[d] = 0;
         }
     }
 }

@@ -80,11 +80,11 @@ pub fn fuse(graph: &Graph, placements: &[Placement]) -> Result<Vec<Group>> {
 
 /// The node in whose kernel a node runs.
 pub fn kernel_of(node: usize, placements: &[Placement]) -> Result<usize> {
-    let mut at = node;
+    let mut current = node;
     for _ in 0..placements.len() {
-        match placements[at] {
-            Placement::Own => return Ok(at),
-            Placement::With(other) => at = other as usize,
+        match placements[current] {
+            Placement::Own => return Ok(current),
+            Placement::With(other) => current = other as usize,
             Placement::Through => break,
         }
     }

@@ -40,10 +40,10 @@ impl<'a> Resident<'a> {
         Resident { bytes: constants.map(|t| t.data.len()).sum(), target }
     }
 
-    /// Where the constants of an operator, of `own` bytes, are when its kernel starts: in the first cache that has room for
+    /// Where the constants of an operator, of `weights` bytes, are when its kernel starts: in the first cache that has room for
     /// them, for the `moved` bytes that it reads and writes beside them, and for all others.
-    pub fn place(&self, own: usize, moved: usize) -> Constants {
-        let bytes = (own + moved) as f64 + OTHERS_GROW * self.bytes.saturating_sub(own) as f64;
+    pub fn place(&self, weights: usize, moved: usize) -> Constants {
+        let bytes = (weights + moved) as f64 + OTHERS_GROW * self.bytes.saturating_sub(weights) as f64;
         let stay = |level: usize| bytes <= self.target.machine.usable_bytes(level);
         match [stay(1), stay(2)] {
             [true, _] => Constants::SecondCache,
@@ -196,9 +196,9 @@ mod tests {
             let resident = Resident::of(&graph, &target);
             assert_eq!(resident.place(0, 0), expected, "{extent}");
             // Its own bytes count once, and what it reads and writes; those of others twice.
-            let own = target.machine.usable_bytes(1) as usize;
-            let other = Resident { bytes: own - 1, target: &target };
-            let placed = [(0, 0), (own - 1, 0), (own - 1, 2)].map(|(own, moved)| other.place(own, moved));
+            let cache = target.machine.usable_bytes(1) as usize;
+            let other = Resident { bytes: cache - 1, target: &target };
+            let placed = [(0, 0), (cache - 1, 0), (cache - 1, 2)].map(|(cache, moved)| other.place(cache, moved));
             assert_eq!(placed, [Constants::LastCache, Constants::SecondCache, Constants::LastCache]);
         }
     }

@@ -58,8 +58,8 @@ pub(super) fn define(b: &mut Build, op: &Op) {
             let depth = b.inputs[1].shape[rank] as usize;
             let mut index: Vec<Index> = (0..*batch_dims).map(|d| Index::Affine(space.var(d))).collect();
             for k in 0..depth {
-                let at = (0..rank).map(|d| space.var(d)).chain([Affine::constant(k as i64)]).collect();
-                index.push(subscript(b, at, shape[batch_dims + k]));
+                let subscripts = (0..rank).map(|d| space.var(d)).chain([Affine::constant(k as i64)]).collect();
+                index.push(subscript(b, subscripts, shape[batch_dims + k]));
             }
             index.extend((rank..output.len()).map(|d| Index::Affine(space.var(d))));
             gather(b, index)
@@ -82,9 +82,9 @@ fn gather(b: &Build, index: Vec<Index>) -> Expr {
     Expr::Load(Access { buffer: b.input(0), index, guard: vec![], otherwise: None })
 }
 
-/// The element of the index tensor at `at` as a subscript of a dimension; negative values count from its end.
-pub(super) fn subscript(b: &Build, at: Vec<Affine>, extent: i64) -> Index {
-    let value = Expr::load(b.input(1), at);
+/// The element of the index tensor at `subscripts` as a subscript of a dimension; negative values count from its end.
+pub(super) fn subscript(b: &Build, subscripts: Vec<Affine>, extent: i64) -> Index {
+    let value = Expr::load(b.input(1), subscripts);
     let c = |v: i64| crate::graph::define::space::constant(b.inputs[1].dtype, v as f64);
     let wrapped = Expr::binary(BinaryOp::Add, value.clone(), c(extent));
     Index::Value(Box::new(Expr::select(Expr::compare(CompareOp::Lt, value.clone(), c(0)), wrapped, value)))
@@ -158,20 +158,22 @@ fn reshape(b: &mut Build) {
         })
     };
     let (from_cuts, to_cuts) = (cuts(&from), cuts(&to));
-    let mut all = [from_cuts.clone(), to_cuts.clone()].concat();
-    all.sort_unstable();
-    all.dedup();
-    if all.windows(2).any(|w| w[1] % w[0] != 0) {
+    let mut boundaries = [from_cuts.clone(), to_cuts.clone()].concat();
+    boundaries.sort_unstable();
+    boundaries.dedup();
+    if boundaries.windows(2).any(|w| w[1] % w[0] != 0) {
         return reshape_by_division(b, &from, &to);
     }
     let mut space = Space::new();
     let vars: Vec<Affine> =
-        all.windows(2).enumerate().map(|(i, w)| space.iterator(format!("i{i}"), w[1] / w[0])).collect();
+        boundaries.windows(2).enumerate().map(|(i, w)| space.iterator(format!("i{i}"), w[1] / w[0])).collect();
     let subscripts = |cuts: &[i64]| -> Vec<Affine> {
         cuts.windows(2)
             .map(|c| {
-                let pieces = (0..vars.len()).filter(|&i| c[0] <= all[i] && all[i + 1] <= c[1]);
-                pieces.fold(Affine::constant(0), |a, i| a.scale(all[i + 1] / all[i]).add_scaled(&vars[i], 1))
+                let pieces = (0..vars.len()).filter(|&i| c[0] <= boundaries[i] && boundaries[i + 1] <= c[1]);
+                pieces.fold(Affine::constant(0), |a, i| {
+                    a.scale(boundaries[i + 1] / boundaries[i]).add_scaled(&vars[i], 1)
+                })
             })
             .collect()
     };

@@ -38,7 +38,7 @@ pub(super) fn reduce(b: &mut Build, op: ReduceOp, axes: &[usize], keep: bool) {
     let rank = shape.len();
     let write: Vec<Affine> = (0..rank).filter(|d| keep || !axes.contains(d)).map(|d| kept[d].clone()).collect();
     let x = Expr::load(b.input(0), operand);
-    let value = |at: BufferId, s: &Space| Expr::load(at, s.subscripts());
+    let value = |buffer: BufferId, s: &Space| Expr::load(buffer, s.subscripts());
     let space_out = Space::over(&output);
     let (combine, body) = match op {
         ReduceOp::Sum | ReduceOp::Mean | ReduceOp::LogSum => (BinaryOp::Add, x),
@@ -90,13 +90,13 @@ pub(super) fn softmax(b: &mut Build, axis: usize, log: bool) {
     let dtype = b.output.dtype;
     let rows: Vec<i64> = (0..shape.len()).filter(|&d| d != axis).map(|d| shape[d]).collect();
     let Axes { space, operand, .. } = reduced(&shape, &[axis]);
-    let all = Space::over(&shape);
-    let of_row: Vec<Affine> = (0..shape.len()).filter(|&d| d != axis).map(|d| all.var(d)).collect();
+    let domain = Space::over(&shape);
+    let of_row: Vec<Affine> = (0..shape.len()).filter(|&d| d != axis).map(|d| domain.var(d)).collect();
     let m = b.temporary("m", &rows);
     let row = space.subscripts();
     let x = |index: &[Affine]| Expr::load(BufferId(0), index.to_vec());
     b.define(m, space.clone(), row.clone(), Some(BinaryOp::Max), vec![], numbers(dtype, x(&operand)));
-    let shifted = x(&all.subscripts()) - Expr::load(m, of_row.clone());
+    let shifted = x(&domain.subscripts()) - Expr::load(m, of_row.clone());
     if log {
         let (s, l) = (b.temporary("s", &rows), b.temporary("l", &rows));
         let body = exp(x(&operand) - Expr::load(m, row.clone()));
@@ -104,16 +104,16 @@ pub(super) fn softmax(b: &mut Build, axis: usize, log: bool) {
         let each = Space::over(&rows);
         let sum = Expr::load(s, each.subscripts());
         b.assign(l, each, Expr::unary(UnaryOp::Log, sum));
-        return b.assign(b.target(), all, shifted - Expr::load(l, of_row));
+        return b.assign(b.target(), domain, shifted - Expr::load(l, of_row));
     }
     let (e, s, r) = (b.temporary("e", &shape), b.temporary("s", &rows), b.temporary("r", &rows));
-    b.assign(e, all.clone(), exp(shifted));
+    b.assign(e, domain.clone(), exp(shifted));
     b.define(s, space.clone(), row, Some(BinaryOp::Add), vec![], Expr::load(e, operand));
     let each = Space::over(&rows);
     let sum = Expr::load(s, each.subscripts());
     b.assign(r, each, constant(dtype, 1.0) / sum);
-    let body = Expr::load(e, all.subscripts()) * Expr::load(r, of_row);
-    b.assign(b.target(), all, body);
+    let body = Expr::load(e, domain.subscripts()) * Expr::load(r, of_row);
+    b.assign(b.target(), domain, body);
 }
 
 /// Mean, variance around it, then scale and bias.
@@ -135,13 +135,13 @@ pub(super) fn layer_norm(b: &mut Build, axis: usize, epsilon: f32) {
     b.define(v, space, row.clone(), Some(BinaryOp::Add), vec![], d.clone() * d);
     let variance = Expr::load(v, row.clone()) * share() + constant(dtype, epsilon as f64);
     b.assign(r, each(), constant(dtype, 1.0) / Expr::unary(UnaryOp::Sqrt, variance));
-    let all = Space::over(&shape);
-    let centered = Expr::load(b.input(0), all.subscripts()) - Expr::load(mean, row.clone());
-    let mut y = centered * Expr::load(r, row) * b.broadcast(1, &all);
+    let domain = Space::over(&shape);
+    let centered = Expr::load(b.input(0), domain.subscripts()) - Expr::load(mean, row.clone());
+    let mut y = centered * Expr::load(r, row) * b.broadcast(1, &domain);
     if b.inputs.len() == 3 {
-        y = y + b.broadcast(2, &all);
+        y = y + b.broadcast(2, &domain);
     }
-    b.assign(b.target(), all, y);
+    b.assign(b.target(), domain, y);
 }
 
 pub(super) fn matmul(b: &mut Build, transpose_a: bool, transpose_b: bool) {
@@ -157,12 +157,12 @@ pub(super) fn matmul(b: &mut Build, transpose_a: bool, transpose_b: bool) {
     let k = space.iterator("k", depth);
     let operand = |i: usize, row: &Affine, column: &Affine, transposed: bool| {
         let shape = &b.inputs[i].shape;
-        let own = shape.len() - 2;
+        let batch_dims = shape.len() - 2;
         let subscript = |d: usize| {
-            let stretched = shape[d] == 1 && output[d + batch - own] != 1;
-            if stretched { Affine::constant(0) } else { batches[d + batch - own].clone() }
+            let stretched = shape[d] == 1 && output[d + batch - batch_dims] != 1;
+            if stretched { Affine::constant(0) } else { batches[d + batch - batch_dims].clone() }
         };
-        let mut index: Vec<Affine> = (0..own).map(subscript).collect();
+        let mut index: Vec<Affine> = (0..batch_dims).map(subscript).collect();
         index.extend(if transposed { [column.clone(), row.clone()] } else { [row.clone(), column.clone()] });
         Expr::load(b.input(i), index)
     };

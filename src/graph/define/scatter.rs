@@ -10,8 +10,8 @@ pub(super) fn elements(b: &mut Build, axis: usize, reduction: Option<BinaryOp>) 
     let space = Space::over(&b.inputs[2].shape);
     let mut index: Vec<Index> = space.subscripts().into_iter().map(Index::Affine).collect();
     let stretched = |d: usize| b.inputs[1].shape[d] == 1 && b.inputs[2].shape[d] != 1;
-    let at = (0..index.len()).map(|d| if stretched(d) { Affine::constant(0) } else { space.var(d) });
-    index[axis] = subscript(b, at.collect(), b.inputs[0].shape[axis]);
+    let subscripts = (0..index.len()).map(|d| if stretched(d) { Affine::constant(0) } else { space.var(d) });
+    index[axis] = subscript(b, subscripts.collect(), b.inputs[0].shape[axis]);
     let body = Expr::load(b.input(2), space.subscripts());
     b.scatter(b.target(), space, index, reduction, body);
 }
@@ -23,8 +23,8 @@ pub(super) fn slices(b: &mut Build, reduction: Option<BinaryOp>) {
     let depth = b.inputs[1].shape[rank];
     let space = Space::over(&b.inputs[2].shape);
     let chosen = |k: i64| {
-        let at: Vec<Affine> = (0..rank).map(|d| space.var(d)).chain([Affine::constant(k)]).collect();
-        subscript(b, at, b.inputs[0].shape[k as usize])
+        let subscripts: Vec<Affine> = (0..rank).map(|d| space.var(d)).chain([Affine::constant(k)]).collect();
+        subscript(b, subscripts, b.inputs[0].shape[k as usize])
     };
     let within = (rank..space.outer()).map(|d| Index::Affine(space.var(d)));
     let index = (0..depth).map(chosen).chain(within).collect();

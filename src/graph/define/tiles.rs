@@ -85,11 +85,12 @@ pub(super) fn winograd_input(b: &mut Build, [tile, pad, tiles]: [&[i64]; 3], dil
             let name = POSITION[dims - 1][e];
             let covered = dilation[e] * (tile[e] * (tiles[e] - 1) + alpha[e]);
             let phase = if later { None } else { phase(&mut space, name, dilation[e]) };
-            let at = if later { space.iterator(name, covered) } else { space.iterator(format!("t{name}"), tiles[e]) };
+            let iterator =
+                if later { space.iterator(name, covered) } else { space.iterator(format!("t{name}"), tiles[e]) };
             let placed = !result && (is_done(e) || e == d);
             let place = placed.then(|| space.iterator(PLACE[dims - 1][e], alpha[e]));
             places[e] = place.clone().unwrap_or(places[e].clone());
-            along.push(Along { phase, at, place });
+            along.push(Along { phase, at: iterator, place });
         }
         let channels = if result { image[dims + 1] / group } else { image[dims + 1] };
         let c = space.iterator("c", channels);
@@ -141,12 +142,13 @@ pub(super) fn winograd_weights(b: &mut Build) {
         let mut space = Space::new();
         let (target, write, mut index);
         if stage + 1 == axes.len() {
-            let at: Vec<Affine> = (0..dims).map(|e| space.iterator(PLACE[dims - 1][e], shape[2 + e])).collect();
+            let position: Vec<Affine> = (0..dims).map(|e| space.iterator(PLACE[dims - 1][e], shape[2 + e])).collect();
             let (c, f) = (space.iterator("c", shape[1]), space.iterator("f", shape[0]));
-            let place = at.iter().zip(&shape[2..]).fold(Affine::constant(0), |p, (a, &e)| p.scale(e).add_scaled(a, 1));
+            let place =
+                position.iter().zip(&shape[2..]).fold(Affine::constant(0), |p, (a, &e)| p.scale(e).add_scaled(a, 1));
             target = b.temporary_of(DType::F64, "u", &b.output.shape.clone());
             write = vec![place, c.clone(), f.clone()];
-            index = [vec![f, c], at].concat();
+            index = [vec![f, c], position].concat();
         } else {
             let names = ["f", "c"].iter().chain(&PLACE[dims - 1]);
             index = names.zip(&shape).map(|(name, &extent)| space.iterator(*name, extent)).collect();
@@ -192,11 +194,11 @@ pub(super) fn winograd_output(b: &mut Build, size: &[i64], dilation: &[i64], gro
         for e in 0..dims {
             let name = POSITION[dims - 1][e];
             let phase = phase(&mut space, name, dilation[e]);
-            let at = space.iterator(format!("t{name}"), tiles[e]);
+            let iterator = space.iterator(format!("t{name}"), tiles[e]);
             let extent = if axes[stage + 1..].contains(&e) { alpha[e] } else { tile[e] };
             let only = result && extent == 1;
             let place = (!only).then(|| space.iterator(PLACE[dims - 1][e], extent));
-            along.push(Along { phase, at, place });
+            along.push(Along { phase, at: iterator, place });
         }
         let g = (group > 1).then(|| space.iterator("g", group));
         let f = space.iterator("f", filters);

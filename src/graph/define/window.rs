@@ -202,9 +202,9 @@ pub(super) fn conv(b: &mut Build, window: &Window, group: i64, layout: Layout) {
             taps: &window.kernel,
         },
     );
-    let at: Vec<Affine> = (0..image.spatial.len()).map(|d| reach(window, d, &it.position[d], &it.taps[d])).collect();
-    let conditions = at.iter().zip(&image.spatial).flat_map(|(a, &extent)| it.space.inside(a, extent)).collect();
-    let x = Expr::load(b.input(0), subscripts(layout, &it.n, &it.channel, &at));
+    let pixel: Vec<Affine> = (0..image.spatial.len()).map(|d| reach(window, d, &it.position[d], &it.taps[d])).collect();
+    let conditions = pixel.iter().zip(&image.spatial).flat_map(|(a, &extent)| it.space.inside(a, extent)).collect();
+    let x = Expr::load(b.input(0), subscripts(layout, &it.n, &it.channel, &pixel));
     let w = [&[it.filter.number.clone(), it.channel_in_group.clone()], &it.taps[..]].concat();
     let body = b.widened(0, x) * b.widened(1, load_or_zero(b, 1, &it.space, w));
     let write = subscripts(layout, &it.n, &it.filter, &it.position);
@@ -261,14 +261,14 @@ fn by_iterated_phase(b: &mut Build, window: &Window, group: i64, layout: Layout)
     let to: Vec<Affine> =
         (0..dims).map(|d| it.position[d].scale(window.stride[d]).add_scaled(&it.phase[d], 1)).collect();
     let write = subscripts(layout, &it.n, &it.filter, &to);
-    let at: Vec<Affine> = (0..dims).map(|d| it.position[d].add_scaled(&it.taps[d], -1)).collect();
+    let pixel: Vec<Affine> = (0..dims).map(|d| it.position[d].add_scaled(&it.taps[d], -1)).collect();
     let kernel: Vec<Affine> =
         (0..dims).map(|d| it.taps[d].scale(window.stride[d]).add_scaled(&it.phase[d], 1)).collect();
-    let inside = |at: &[Affine], extents: &[i64]| -> Vec<Affine> {
-        at.iter().zip(extents).flat_map(|(a, &extent)| it.space.inside(a, extent)).collect()
+    let inside = |pixel: &[Affine], extents: &[i64]| -> Vec<Affine> {
+        pixel.iter().zip(extents).flat_map(|(a, &extent)| it.space.inside(a, extent)).collect()
     };
-    let conditions = [inside(&at, &image.spatial), inside(&kernel, &window.kernel)].concat();
-    let x = Expr::load(b.input(0), subscripts(layout, &it.n, &it.channel, &at));
+    let conditions = [inside(&pixel, &image.spatial), inside(&kernel, &window.kernel)].concat();
+    let x = Expr::load(b.input(0), subscripts(layout, &it.n, &it.channel, &pixel));
     let w = [&[it.channel.number.clone(), it.filter_in_group.clone()], &kernel[..]].concat();
     let body = x * b.widened(1, load_or_zero(b, 1, &it.space, w));
     b.define(uncut, it.space, write, Some(BinaryOp::Add), conditions, body);
@@ -289,12 +289,12 @@ fn by_phase(b: &mut Build, window: &Window, group: i64, layout: Layout) {
     let dims = image.spatial.len();
     let target = sums(b);
     for phase in 0..window.stride.iter().product() {
-        let mut rest = phase;
+        let mut quotient = phase;
         let per_axis: Vec<Phase> = (0..dims)
             .rev()
             .map(|d| {
-                let remainder = rest % window.stride[d];
-                rest /= window.stride[d];
+                let remainder = quotient % window.stride[d];
+                quotient /= window.stride[d];
                 Phase::of(window, d, remainder, output.spatial[d])
             })
             .collect::<Vec<_>>()
@@ -319,11 +319,11 @@ fn by_phase(b: &mut Build, window: &Window, group: i64, layout: Layout) {
             b.define(target, it.space, write, None, vec![], zero);
             continue;
         }
-        let at: Vec<Affine> = (0..dims)
+        let pixel: Vec<Affine> = (0..dims)
             .map(|d| it.position[d].clone().offset(per_axis[d].first).add_scaled(&it.taps[d], -per_axis[d].step))
             .collect();
-        let conditions = at.iter().zip(&image.spatial).flat_map(|(a, &extent)| it.space.inside(a, extent)).collect();
-        let x = Expr::load(b.input(0), subscripts(layout, &it.n, &it.channel, &at));
+        let conditions = pixel.iter().zip(&image.spatial).flat_map(|(a, &extent)| it.space.inside(a, extent)).collect();
+        let x = Expr::load(b.input(0), subscripts(layout, &it.n, &it.channel, &pixel));
         let kernel = (0..dims).map(|d| it.taps[d].scale(per_axis[d].tap_step).offset(per_axis[d].first_tap));
         let w: Vec<Affine> =
             [it.channel.number.clone(), it.filter_in_group.clone()].into_iter().chain(kernel).collect();
@@ -423,9 +423,9 @@ fn inside_count(window: &Window, d: usize, o: &Affine, extent: i64, outputs: i64
         return Some(end - Expr::binary(BinaryOp::Max, Expr::Index(first), c(0)));
     }
     let inside = |k: i64| {
-        let at = Expr::Index(first.clone().offset(k * dilation));
-        let low = Expr::compare(crate::expr::CompareOp::Ge, at.clone(), c(0));
-        let high = Expr::compare(crate::expr::CompareOp::Lt, at, c(extent));
+        let row = Expr::Index(first.clone().offset(k * dilation));
+        let low = Expr::compare(crate::expr::CompareOp::Ge, row.clone(), c(0));
+        let high = Expr::compare(crate::expr::CompareOp::Lt, row, c(extent));
         Expr::cast(DType::I64, Expr::binary(BinaryOp::And, low, high))
     };
     (0..kernel).map(inside).reduce(|a, b| a + b)

@@ -251,8 +251,8 @@ impl Network {
         }
         let form = |id: &Id| self.canonical(self.egraph.id_to_node(*id));
         let mut forms: FxHashSet<Term> = self.replaced.iter().map(form).collect();
-        let all = (0..self.egraph.nodes().len()).map(Id::from);
-        for id in all.filter(|id| !self.replaced.contains(id)) {
+        let ids = (0..self.egraph.nodes().len()).map(Id::from);
+        for id in ids.filter(|id| !self.replaced.contains(id)) {
             forms.remove(&form(&id));
         }
         self.replaced_forms = forms;
@@ -432,6 +432,6 @@ fn sample(t: &Tensor) -> u64 {
     (t.dtype, &t.shape).hash(&mut hasher);
     // A few places, not spread over all: each of them is a page of the model's file that has to come into memory.
     let places = [0, t.data.len() / 2, t.data.len().saturating_sub(SAMPLE)];
-    places.iter().for_each(|&at| hasher.write(&t.data[at..(at + SAMPLE).min(t.data.len())]));
+    places.iter().for_each(|&start| hasher.write(&t.data[start..(start + SAMPLE).min(t.data.len())]));
     hasher.finish()
 }

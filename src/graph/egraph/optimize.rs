@@ -176,8 +176,12 @@ pub fn optimize(
     let saturate_ms = ms(start);
     let start = std::time::Instant::now();
     let roots: Vec<Id> = graph.outputs.iter().map(|v| loaded.class[v.0 as usize]).collect();
-    let prices =
-        Prices::new(target, extract::applications(&loaded.network), |own, moved| resident.place(own, moved), threads);
+    let prices = Prices::new(
+        target,
+        extract::applications(&loaded.network),
+        |weights, moved| resident.place(weights, moved),
+        threads,
+    );
     for term in extract::slower(&loaded.network, &prices) {
         loaded.network.leave_out(&term);
     }
@@ -215,11 +219,11 @@ fn known_rules<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> std::result::Result<Vec<(&'static str, usize)>, D::Error> {
     let names = rules::names();
-    let known = |(name, count): (String, usize)| {
-        let found = names.iter().find(|known| **known == name);
-        found.map(|name| (*name, count)).ok_or_else(|| de::Error::custom(format!("there is no rule `{name}`")))
+    let named = |(name, count): (String, usize)| {
+        let rule = names.iter().find(|named| **named == name);
+        rule.map(|name| (*name, count)).ok_or_else(|| de::Error::custom(format!("there is no rule `{name}`")))
     };
-    Vec::<(String, usize)>::deserialize(deserializer)?.into_iter().map(known).collect()
+    Vec::<(String, usize)>::deserialize(deserializer)?.into_iter().map(named).collect()
 }
 
 fn ms(start: std::time::Instant) -> f64 {

@@ -24,22 +24,22 @@ pub(super) fn trace(original: &Graph, loaded: &Loaded, rewritten: &mut Graph, no
     let exact: Vec<Vec<u32>> = (original.nodes.iter().zip(&loaded.nodes))
         .map(|(node, &whole)| {
             let results = node.outputs.iter().map(|v| loaded.class[v.0 as usize]);
-            let found: BTreeSet<u32> = std::iter::once(whole).chain(results).filter_map(made).collect();
-            found.into_iter().collect()
+            let nodes: BTreeSet<u32> = std::iter::once(whole).chain(results).filter_map(made).collect();
+            nodes.into_iter().collect()
         })
         .collect();
-    let mut own: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); rewritten.nodes.len()];
+    let mut origins: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); rewritten.nodes.len()];
     for (n, places) in (0..).zip(&exact) {
-        places.iter().for_each(|&r| _ = own[r as usize].insert(n));
+        places.iter().for_each(|&r| _ = origins[r as usize].insert(n));
     }
-    let copies = copies(network, loaded, &exact, &mut own, nodes);
+    let copies = copies(network, loaded, &exact, &mut origins, nodes);
     let places = carriers(original, loaded, exact, copies);
     for (n, places) in (0..).zip(&places) {
-        places.iter().for_each(|&r| _ = own[r as usize].insert(n));
+        places.iter().for_each(|&r| _ = origins[r as usize].insert(n));
     }
-    inherit(rewritten, &constants::foldable(rewritten), &mut own);
-    for (node, own) in rewritten.nodes.iter_mut().zip(own) {
-        let originals = || own.iter().map(|&n| &original.nodes[n as usize]);
+    inherit(rewritten, &constants::foldable(rewritten), &mut origins);
+    for (node, origins) in rewritten.nodes.iter_mut().zip(origins) {
+        let originals = || origins.iter().map(|&n| &original.nodes[n as usize]);
         add_new(&mut node.origins, originals().flat_map(|original| &original.origins));
         for original in originals() {
             if original.op == node.op {
@@ -53,9 +53,9 @@ pub(super) fn trace(original: &Graph, loaded: &Loaded, rewritten: &mut Graph, no
 /// The origins of nodes whose values are constants of the e-graph.
 pub(super) fn folded(original: &Graph, loaded: &Loaded) -> Vec<Arc<str>> {
     let constant = original.nodes.iter().zip(&loaded.nodes).filter(|(_, class)| loaded.network.is_constant(**class));
-    let mut all = vec![];
-    constant.for_each(|(node, _)| all.extend_from_slice(&node.origins));
-    all
+    let mut origins = vec![];
+    constant.for_each(|(node, _)| origins.extend_from_slice(&node.origins));
+    origins
 }
 
 /// For each node of the original graph without a place the nodes of the rewritten graph that have its value in another
@@ -78,10 +78,10 @@ fn copies(
         if !own[r as usize].is_empty() || network.is_constant(class) {
             continue;
         }
-        let all = originals.get(&layouts.value(class)).map_or(&[][..], |list| list);
-        let lost: Vec<u32> = all.iter().copied().filter(|&n| exact[n as usize].is_empty()).collect();
+        let sources = originals.get(&layouts.value(class)).map_or(&[][..], |list| list);
+        let lost: Vec<u32> = sources.iter().copied().filter(|&n| exact[n as usize].is_empty()).collect();
         lost.iter().for_each(|&n| copies[n as usize].push(r));
-        own[r as usize].extend(if lost.is_empty() { all } else { &lost });
+        own[r as usize].extend(if lost.is_empty() { sources } else { &lost });
     }
     copies
 }
@@ -101,28 +101,28 @@ fn carriers(original: &Graph, loaded: &Loaded, exact: Vec<Vec<u32>>, copies: Vec
         if !places[n].is_empty() || loaded.network.is_constant(loaded.nodes[n]) {
             continue;
         }
-        let found = match copies[n].is_empty() {
+        let copied = match copies[n].is_empty() {
             true => readers[n].iter().flat_map(|&reader| places[reader as usize].iter().copied()).collect(),
             false => BTreeSet::from_iter(copies[n].iter().copied()),
         };
-        places[n] = found.into_iter().collect();
+        places[n] = copied.into_iter().collect();
     }
     places
 }
 
 /// Gives nodes without origins those of the nodes that read them, unless they are `foldable`: nothing is left of these.
-fn inherit(rewritten: &Graph, foldable: &[bool], own: &mut [BTreeSet<u32>]) {
-    let mut read_for: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); own.len()];
+fn inherit(rewritten: &Graph, foldable: &[bool], origins: &mut [BTreeSet<u32>]) {
+    let mut read_for: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); origins.len()];
     for (n, node) in rewritten.nodes.iter().enumerate().rev().filter(|(n, _)| !foldable[*n]) {
-        if own[n].is_empty() {
-            own[n] = std::mem::take(&mut read_for[n]);
+        if origins[n].is_empty() {
+            origins[n] = std::mem::take(&mut read_for[n]);
         }
         for v in &node.inputs {
             if let Source::Node(producer, _) = rewritten.value(*v).source
-                && own[producer as usize].is_empty()
+                && origins[producer as usize].is_empty()
                 && !foldable[producer as usize]
             {
-                read_for[producer as usize].extend(&own[n]);
+                read_for[producer as usize].extend(&origins[n]);
             }
         }
     }
@@ -148,12 +148,12 @@ impl Layouts {
 
     /// The least of the classes that have the elements of this one.
     fn value(&mut self, class: Id) -> usize {
-        let mut at = usize::from(class);
-        while self.0[at] != at {
-            self.0[at] = self.0[self.0[at]];
-            at = self.0[at];
+        let mut current = usize::from(class);
+        while self.0[current] != current {
+            self.0[current] = self.0[self.0[current]];
+            current = self.0[current];
         }
-        at
+        current
     }
 }
 
@@ -190,8 +190,12 @@ mod tests {
         saturate(&mut loaded.network, &rules::clean(), budget);
         let target = Target::avx512();
         let resident = Resident::of(graph, &target);
-        let prices =
-            Prices::new(&target, extract::applications(&loaded.network), |own, moved| resident.place(own, moved), 1);
+        let prices = Prices::new(
+            &target,
+            extract::applications(&loaded.network),
+            |weights, moved| resident.place(weights, moved),
+            1,
+        );
         let roots: Vec<Id> = graph.outputs.iter().map(|v| loaded.class[v.0 as usize]).collect();
         let (chosen, _) = extract::extract(&loaded.network, &roots, &prices, 5000).unwrap();
         let mut unfolded = store(graph, &loaded, &chosen).unwrap();

@@ -29,8 +29,8 @@ impl Memo {
     fn solve(&mut self, program: &BinaryProgram, start: &[bool]) -> Rc<Result<Solved, String>> {
         let cost: Vec<u64> = program.cost.iter().map(|c| c.to_bits()).collect();
         let key = (cost, program.rows.clone(), start.to_vec());
-        if let Some(known) = self.solved.get(&key) {
-            return known.clone();
+        if let Some(solution) = self.solved.get(&key) {
+            return solution.clone();
         }
         let work = self.work.saturating_add(program.cost.len().saturating_mul(program.rows.len()));
         let solved = if work > MAX_WORK {

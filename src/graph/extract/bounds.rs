@@ -24,8 +24,8 @@ struct Bound {
 
 impl Bound {
     fn read(&mut self, input: Id) {
-        if let Err(at) = self.inputs.binary_search(&input) {
-            self.inputs.insert(at, input);
+        if let Err(place) = self.inputs.binary_search(&input) {
+            self.inputs.insert(place, input);
         }
     }
 

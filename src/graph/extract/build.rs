@@ -31,13 +31,13 @@ impl<'a> Problem<'a> {
         let index: BTreeMap<Id, usize> = ids.iter().enumerate().map(|(i, &id)| (id, i)).collect();
         let class_of = |id: Id| index.get(&network.find(id)).copied();
         let mut classes = vec![];
-        for (own, &id) in ids.iter().enumerate() {
+        for (class, &id) in ids.iter().enumerate() {
             let mut list: Vec<Candidate> = vec![];
             for (position, term) in network.terms(id).iter().enumerate() {
                 let mut children: Vec<usize> = term.children.iter().filter_map(|&c| class_of(c)).collect();
                 children.sort_unstable();
                 children.dedup();
-                if allowed(id, term) && !children.contains(&own) {
+                if allowed(id, term) && !children.contains(&class) {
                     list.push(candidate(network, id, position, term, children, prices));
                 }
             }

@@ -95,8 +95,8 @@ pub fn slower(network: &Network, prices: &Prices) -> Vec<Term> {
     let mut out = vec![];
     for class in network.egraph.classes().map(|c| c.id) {
         let Some((_, fast)) = contest.contestants(class) else { continue };
-        let all = fast.iter().map(|f| f.0.predicted_us).chain(contest.directly(class).map(|t| t.predicted_us));
-        let least = all.fold(f64::INFINITY, f64::min);
+        let times = fast.iter().map(|f| f.0.predicted_us).chain(contest.directly(class).map(|t| t.predicted_us));
+        let least = times.fold(f64::INFINITY, f64::min);
         out.extend(fast.into_iter().filter(|f| f.0.predicted_us > least * MARGIN).map(|f| f.1.clone()));
     }
     out
@@ -197,20 +197,20 @@ impl<'a> Contest<'a> {
     fn fast(&self, class: Id, convolution: &Term) -> Vec<(Timed, &'a Term)> {
         let network = self.network;
         let bias = convolution.children.get(2).map(|&b| network.find(b));
-        let mut found = vec![];
+        let mut fast = vec![];
         for term in network.terms(class) {
             let Head::Op(op) = &term.head else { continue };
             match op {
-                Op::WinogradOutput { .. } => found.extend(self.minimal_filtering(class, term).map(|t| (t, term))),
+                Op::WinogradOutput { .. } => fast.extend(self.minimal_filtering(class, term).map(|t| (t, term))),
                 Op::Binary(_) if term.children.iter().any(|&c| Some(network.find(c)) == bias) => {
                     let sums = term.children.iter().map(|&c| network.find(c)).filter(|&c| Some(c) != bias);
                     let timed = sums.flat_map(|c| network.terms(c).iter().map(move |t| (c, t)));
-                    found.extend(timed.filter_map(|(c, t)| self.minimal_filtering(c, t)).map(|t| (t, term)));
+                    fast.extend(timed.filter_map(|(c, t)| self.minimal_filtering(c, t)).map(|t| (t, term)));
                 }
                 _ => {}
             }
         }
-        found
+        fast
     }
 
     fn direct(&self, class: Id, term: &Term) -> Timed {
@@ -297,9 +297,9 @@ impl<'a> Contest<'a> {
         let class = self.network.find(class);
         let terms = || self.network.terms(class).iter();
         let is = |t: &&Term, kind: &dyn Fn(&Op) -> bool| matches!(&t.head, Head::Op(op) if kind(op));
-        let found = terms().find(|t| is(t, &kind)).map(|t| (class, t));
+        let direct = terms().find(|t| is(t, &kind)).map(|t| (class, t));
         let reshapes = terms().filter(|t| depth > 0 && is(t, &|op| matches!(op, Op::Reshape { .. })));
-        found.or_else(|| reshapes.into_iter().find_map(|t| self.under(t.children[0], kind, depth - 1)))
+        direct.or_else(|| reshapes.into_iter().find_map(|t| self.under(t.children[0], kind, depth - 1)))
     }
 
     /// Nanoseconds of an e-node as a kernel of its own.

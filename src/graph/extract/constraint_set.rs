@@ -173,12 +173,12 @@ impl Constraints {
         };
         let always = required.always(problem.roots.iter().map(|&r| value[r]), sole);
         for v in (0..value.len()).filter(|&v| forms[v] > 0) {
-            let all = Sum::default().plus(computed[v].clone());
+            let choices = Sum::default().plus(computed[v].clone());
             if always[v] {
-                self.equal(all, 1);
+                self.equal(choices, 1);
                 continue;
             }
-            self.at_most(all, 1);
+            self.at_most(choices, 1);
             for u in required.members(v).filter(|&u| u != v && !always[u]) {
                 self.at_least(Sum::default().plus(computed[u].clone()).minus(computed[v].clone()), 0);
             }

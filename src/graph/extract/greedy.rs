@@ -245,7 +245,7 @@ fn choose(problem: &Problem, banned: &[Vec<bool>]) -> Result<Greedy> {
     let savings = Savings::new(problem);
     let mut answer: Vec<Option<usize>> = vec![None; n];
     let mut start = Greedy { chosen: vec![None; n], order: vec![] };
-    let mut own = vec![0f64; n];
+    let mut alone = vec![0f64; n];
     let mut total = vec![f64::INFINITY; n];
     let mut needs = Bands::new(n, 0);
     let mut set = vec![0u64; needs.width];
@@ -268,14 +268,14 @@ fn choose(problem: &Problem, banned: &[Vec<bool>]) -> Result<Greedy> {
                 let sole = list.len() == 1;
                 if sole && answer[class].is_some() {
                     needs.mark(class, &mut set);
-                    own[class] = cost;
+                    alone[class] = cost;
                     changed |= needs.put(class, &set);
                     continue;
                 }
-                let sum = if sole { 0.0 } else { cost + needs.list(class, &set).map(|c| own[c]).sum::<f64>() };
+                let sum = if sole { 0.0 } else { cost + needs.list(class, &set).map(|c| alone[c]).sum::<f64>() };
                 if sum < total[class] - 1e-3 {
                     needs.mark(class, &mut set);
-                    (answer[class], own[class], total[class]) = (Some(k), cost, sum);
+                    (answer[class], alone[class], total[class]) = (Some(k), cost, sum);
                     needs.put(class, &set);
                     changed = true;
                     if start.chosen[class].is_none() {
@@ -306,7 +306,7 @@ impl Greedy {
                 ready.push((class, k));
             }
         }
-        let mut rest = other.order.iter();
+        let mut remaining = other.order.iter();
         loop {
             while let Some((class, k)) = ready.pop() {
                 if out.chosen[class].is_some() {
@@ -320,7 +320,7 @@ impl Greedy {
                 }
             }
             // All that stands before the first open class in the other order is done: so are its operands there.
-            let Some(&class) = rest.find(|&&c| out.chosen[c].is_none()) else { return out };
+            let Some(&class) = remaining.find(|&&c| out.chosen[c].is_none()) else { return out };
             ready.extend(other.chosen[class].map(|k| (class, k)));
         }
     }

@@ -64,11 +64,11 @@ impl Answer {
         for class in 0..kernel.len() {
             let mut path = vec![class];
             let end = loop {
-                let at = path[path.len() - 1];
-                match (kernel[at], self.joined[at]) {
+                let class = path[path.len() - 1];
+                match (kernel[class], self.joined[class]) {
                     (Some(k), _) => break k,
                     (None, Some(edge)) => path.push(ends(problem, edge).1),
-                    (None, None) => break at,
+                    (None, None) => break class,
                 }
             };
             path.into_iter().for_each(|c| kernel[c] = Some(end));
@@ -81,14 +81,14 @@ impl Answer {
         let mut rounds = vec![];
         let mut first: Vec<Option<usize>> = vec![None; self.chosen.len()];
         for class in 0..first.len() {
-            let (mut at, mut path) = (class, vec![]);
-            while let (None, Some(edge)) = (first[at], self.joined[at]) {
-                first[at] = Some(class);
+            let (mut current, mut path) = (class, vec![]);
+            while let (None, Some(edge)) = (first[current], self.joined[current]) {
+                first[current] = Some(class);
                 path.push(edge);
-                at = ends(problem, edge).1;
+                current = ends(problem, edge).1;
             }
-            if first[at] == Some(class)
-                && let Some(from) = path.iter().position(|&e| ends(problem, e).0 == at)
+            if first[current] == Some(class)
+                && let Some(from) = path.iter().position(|&e| ends(problem, e).0 == current)
             {
                 rounds.push(path.split_off(from));
             }
@@ -306,8 +306,8 @@ impl Check<'_> {
         for edge in members.iter().flat_map(|&c| self.path(c)) {
             *passed.entry(edge).or_default() += 1;
         }
-        let all = members.len();
-        passed.into_iter().filter(move |&(_, n)| n < all).map(|(edge, _)| edge)
+        let count = members.len();
+        passed.into_iter().filter(move |&(_, n)| n < count).map(|(edge, _)| edge)
     }
 }
 
@@ -327,9 +327,9 @@ fn find_cycles(nodes: &[usize], arcs: impl Fn(usize) -> Vec<usize>) -> Vec<Vec<u
         }
         state.insert(start, State::Open);
         let mut path = vec![(start, arcs(start).into_iter())];
-        while let Some((node, rest)) = path.last_mut() {
+        while let Some((node, successors)) = path.last_mut() {
             let node = *node;
-            match rest.next() {
+            match successors.next() {
                 None => {
                     state.insert(node, State::Done);
                     path.pop();

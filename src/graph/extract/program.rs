@@ -274,26 +274,27 @@ impl BinaryProgram {
 
     /// Minimises over 0 and 1, or over all numbers between.
     fn minimise(&self, integral: bool, start: Option<&[bool]>) -> Result<Vec<f64>, ResolutionError> {
-        let (mut model, all) = self.model(integral);
+        let (mut model, variables) = self.model(integral);
         if let Some(start) = start {
-            model = model.with_initial_solution(all.iter().zip(start).map(|(&v, &s)| (v, f64::from(u8::from(s)))));
+            model =
+                model.with_initial_solution(variables.iter().zip(start).map(|(&v, &s)| (v, f64::from(u8::from(s)))));
         }
         let solution = model.solve()?;
-        Ok(all.iter().map(|&v| solution.value(v)).collect())
+        Ok(variables.iter().map(|&v| solution.value(v)).collect())
     }
 
     /// The program for the solver, over 0 and 1 or over all numbers between, and its variables in their order.
     pub fn model(&self, integral: bool) -> (MicroLpProblem, Vec<Variable>) {
         let mut variables = ProblemVariables::new();
         let kind = || if integral { variable().binary() } else { variable().min(0).max(1) };
-        let all: Vec<Variable> = self.cost.iter().map(|_| variables.add(kind())).collect();
-        let objective: Expression = all.iter().zip(&self.cost).map(|(&v, &c)| c * v).sum();
+        let columns: Vec<Variable> = self.cost.iter().map(|_| variables.add(kind())).collect();
+        let objective: Expression = columns.iter().zip(&self.cost).map(|(&v, &c)| c * v).sum();
         let mut model = variables.minimise(objective).using(microlp);
         for row in &self.rows {
-            let sum: Expression = row.terms.iter().map(|&(v, k)| f64::from(k) * all[v]).sum();
+            let sum: Expression = row.terms.iter().map(|&(v, k)| f64::from(k) * columns[v]).sum();
             model = model.with(if row.equal { sum.eq(row.least) } else { sum.geq(row.least) });
         }
-        (model, all)
+        (model, columns)
     }
 }
 

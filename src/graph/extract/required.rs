@@ -77,9 +77,9 @@ impl Bands {
 pub struct Required(Bands);
 
 impl Required {
-    /// Without `all`, each value stands in its own set. With it, only those count that some kernel other than the value's
-    /// own must compute; `all` has the sets without this restriction.
-    pub fn new(classes: &[Vec<Candidate>], value: &[usize], all: Option<&Required>) -> Required {
+    /// Without `required`, each value stands in its own set. With it, only those count that some kernel other than the value's
+    /// own must compute; `required` has the sets without this restriction.
+    pub fn new(classes: &[Vec<Candidate>], value: &[usize], required: Option<&Required>) -> Required {
         let n = classes.len();
         // The values that a candidate needs, and whether it may run in the kernel of those.
         let mut ways: Vec<Vec<(Vec<usize>, bool)>> = vec![vec![]; n];
@@ -97,11 +97,11 @@ impl Required {
                 set.fill(u64::MAX);
                 for (way, fuses) in ways {
                     union.fill(0);
-                    let below = all.filter(|_| !*fuses).map_or(&out, |all| &all.0);
+                    let below = required.filter(|_| !*fuses).map_or(&out, |required| &required.0);
                     way.iter().for_each(|&d| below.unite(d, v, &mut union));
                     set.iter_mut().zip(&union).for_each(|(a, b)| *a &= b);
                 }
-                if all.is_none() {
+                if required.is_none() {
                     out.mark(v, &mut set);
                 }
                 changed |= out.put(v, &set);

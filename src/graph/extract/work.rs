@@ -45,10 +45,10 @@ pub fn of_term(network: &Network, class: Id, term: &Term) -> u64 {
     let Head::Op(op) = &term.head else { return 0 };
     let Some(result) = network.facts(class).types.first() else { return 0 };
     let operands: Vec<_> = term.children.iter().map(|&c| network.ty(c)).collect();
-    let all = multiply_adds(op, &operands, result);
+    let operations = multiply_adds(op, &operands, result);
     match term.children.get(1).and_then(|&w| padded(network, w)) {
-        Some((filled, elements)) if all > 0 => all / elements.max(1) * filled,
-        _ => all,
+        Some((filled, elements)) if operations > 0 => operations / elements.max(1) * filled,
+        _ => operations,
     }
 }
 

@@ -62,8 +62,8 @@ impl Parts {
             Expr::Load(mut read) if self.0.contains_key(&read.buffer) => {
                 let matching =
                     self.0[&read.buffer].get(i).filter(|p| p.iterators == part.iterators && p.write == part.write);
-                let here = read.index.iter().zip(&part.write).all(|(index, place)| index.affine() == Some(place));
-                right &= matching.is_some() && here;
+                let same_place = read.index.iter().zip(&part.write).all(|(index, place)| index.affine() == Some(place));
+                right &= matching.is_some() && same_place;
                 if let Some(matching) = matching {
                     read.buffer = matching.buffer;
                     read.index = matching.index.iter().cloned().map(Index::Affine).collect();

@@ -28,16 +28,16 @@ pub fn write_in_place(graph: &Graph, groups: &mut Vec<Group>, users: &[Vec<usize
         let node = &graph.nodes[n as usize];
         let Some(places) = places(graph, node) else { return true };
         let whole = node.outputs[0];
-        let mut found: BTreeMap<ValueId, Slice> = BTreeMap::new();
+        let mut placed: BTreeMap<ValueId, Slice> = BTreeMap::new();
         for (&value, first) in node.inputs.iter().zip(places) {
             let nested = slices.contains_key(&value) || wholes.contains(&value) || viewed.contains(&value);
-            if nested || !is_movable(graph, value, users) || found.contains_key(&value) {
+            if nested || !is_movable(graph, value, users) || placed.contains_key(&value) {
                 return true;
             }
-            found.insert(value, Slice { value, whole, first });
+            placed.insert(value, Slice { value, whole, first });
         }
-        let has = |values: &[ValueId]| values.iter().any(|v| found.contains_key(v));
-        let mut touching = found.keys().flat_map(|v| &near[v]).map(|&i| &touched[i]);
+        let has = |values: &[ValueId]| values.iter().any(|v| placed.contains_key(v));
+        let mut touching = placed.keys().flat_map(|v| &near[v]).map(|&i| &touched[i]);
         if touching.any(|(read, written)| has(read) && has(written)) {
             return true;
         }
@@ -45,9 +45,9 @@ pub fn write_in_place(graph: &Graph, groups: &mut Vec<Group>, users: &[Vec<usize
         let pads = matches!(node.op, Op::Pad { .. });
         if pads {
             group.inputs.clear();
-            group.slices = found.values().cloned().collect();
+            group.slices = placed.values().cloned().collect();
         }
-        slices.extend(found);
+        slices.extend(placed);
         pads
     });
     for group in groups {
@@ -72,9 +72,9 @@ fn places(graph: &Graph, node: &Node) -> Option<Vec<Vec<i64>>> {
         Op::Concat { axis } => {
             let mut first = vec![0; graph.value(node.outputs[0]).ty.shape.len()];
             let mut place = |&value: &ValueId| {
-                let here = first.clone();
+                let position = first.clone();
                 first[*axis] += graph.value(value).ty.shape[*axis];
-                here
+                position
             };
             Some(node.inputs.iter().map(&mut place).collect())
         }

@@ -85,15 +85,15 @@ impl Memory<'_> {
                 if self.graph.value(outputs[0]).ty.shape[..*axis].iter().any(|&e| e != 1) {
                     return None;
                 }
-                let mut at = 0;
+                let mut start = 0;
                 let mut pieces = vec![];
                 for (i, &value) in inputs.iter().enumerate() {
                     let made = matches!(self.graph.value(value).source, Source::Node(..));
                     if !made || self.parent.contains_key(&value) || inputs[..i].contains(&value) {
                         return None;
                     }
-                    pieces.push(View { value, of: outputs[0], offset: self.bytes_before(outputs[0], *axis, at) });
-                    at += self.graph.value(value).ty.shape[*axis];
+                    pieces.push(View { value, of: outputs[0], offset: self.bytes_before(outputs[0], *axis, start) });
+                    start += self.graph.value(value).ty.shape[*axis];
                 }
                 pieces
             }

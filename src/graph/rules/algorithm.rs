@@ -59,9 +59,9 @@ impl std::str::FromStr for Algorithm {
 
     fn from_str(text: &str) -> Result<Algorithm> {
         let tiles = [2, 4, 6].map(Algorithm::Winograd);
-        let all = [Algorithm::Cheapest, Algorithm::Direct, Algorithm::Strassen].into_iter().chain(tiles);
-        let found = all.into_iter().find(|a| a.to_string() == text);
-        found.ok_or_else(|| Error::Invalid(unknown("algorithm", text, &Algorithm::NAMES)))
+        let algorithms = [Algorithm::Cheapest, Algorithm::Direct, Algorithm::Strassen].into_iter().chain(tiles);
+        let algorithm = algorithms.into_iter().find(|a| a.to_string() == text);
+        algorithm.ok_or_else(|| Error::Invalid(unknown("algorithm", text, &Algorithm::NAMES)))
     }
 }
 
@@ -292,12 +292,12 @@ fn transformed_weights(network: &mut Network, w: Id, axes: &[Transforms], group:
         let (rows, taps) = (t.filter.len() as i64, t.filter[0].len() as i64);
         operands.push(network.constant(Arc::new(Tensor::new(&[rows, taps], &numbers(&t.filter)))));
     }
-    let all = network.op(Op::WinogradWeights, &operands)?;
+    let transformed = network.op(Op::WinogradWeights, &operands)?;
     if group == 1 {
-        return Some(all);
+        return Some(transformed);
     }
-    let [places, channels, filters] = network.shape(all)[..] else { return None };
-    let split = network.reshape(all, &[places, channels, group, filters / group])?;
+    let [places, channels, filters] = network.shape(transformed)[..] else { return None };
+    let split = network.reshape(transformed, &[places, channels, group, filters / group])?;
     let turned = network.transpose(split, &[0, 2, 1, 3])?;
     network.reshape(turned, &[places * group, channels, filters / group])
 }

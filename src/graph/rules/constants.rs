@@ -199,8 +199,8 @@ fn elementwise(a: &Tensor, b: &Tensor, f: impl Fn(f32, f32) -> f32) -> Result<Te
     let (step_a, step_b) = steps.unwrap_or((0, 0));
     let mut position = vec![0usize; split];
     for piece in out.data.as_chunks_mut::<4>().0.chunks_exact_mut(run.max(1)) {
-        let at = |s: &[usize]| position.iter().zip(s).map(|(p, s)| p * s).sum::<usize>();
-        let (va, vb) = (&va[at(&sa)..], &vb[at(&sb)..]);
+        let offset = |s: &[usize]| position.iter().zip(s).map(|(p, s)| p * s).sum::<usize>();
+        let (va, vb) = (&va[offset(&sa)..], &vb[offset(&sb)..]);
         let value = |x: [u8; 4], y: [u8; 4]| f(f32::from_le_bytes(x), f32::from_le_bytes(y)).to_le_bytes();
         match (step_a, step_b) {
             (0, 0) => piece.fill(value(va[0], vb[0])),

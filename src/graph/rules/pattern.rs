@@ -196,9 +196,9 @@ impl Pattern {
         }
         match operands {
             None => vec![m],
-            Some(list) if is_commutative(w) && list.len() >= 2 => split(list, |first, rest| {
+            Some(list) if is_commutative(w) && list.len() >= 2 => split(list, |first, factors| {
                 let first = match_factors(network, w, term.children[0], first, &m);
-                first.iter().flat_map(|m| match_factors(network, w, term.children[1], rest, m)).collect()
+                first.iter().flat_map(|m| match_factors(network, w, term.children[1], factors, m)).collect()
             }),
             Some(list) if list.len() == term.children.len() => {
                 let mut matches = vec![m];
@@ -259,8 +259,8 @@ impl Pattern {
 
 /// A class against several factors of one product (or terms of one sum).
 fn match_factors(network: &Network, word: &str, class: Id, factors: &[&Pattern], m: &Match) -> Vec<Match> {
-    if let [one] = factors {
-        return one.match_class(network, class, m);
+    if let [factor] = factors {
+        return factor.match_class(network, class, m);
     }
     let mut out = vec![];
     for term in network.terms(class).iter().filter(|t| network.is_current(t)) {

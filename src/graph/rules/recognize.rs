@@ -82,10 +82,10 @@ fn layer_norm(network: &mut Network, m: &Match) -> Option<Id> {
     let Op::Reduce { op: ReduceOp::Mean, axes, keep: true } = mean else { return None };
     let shape = network.shape(x).to_vec();
     let axis = *axes.iter().min()?;
-    let rest: Vec<usize> = (axis..shape.len()).collect();
+    let last_axes: Vec<usize> = (axis..shape.len()).collect();
     let mut sorted = axes;
     sorted.sort_unstable();
-    if sorted != rest || network.ty(x).dtype != DType::F32 {
+    if sorted != last_axes || network.ty(x).dtype != DType::F32 {
         return None;
     }
     // One number: the operator stretches its scale.

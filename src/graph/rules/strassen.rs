@@ -112,8 +112,8 @@ impl Product {
         let product = Op::MatMul { transpose_a: false, transpose_b: self.transpose_b };
         let products: Option<Vec<Id>> = factors.iter().map(|&(a, b)| network.op(product.clone(), &[a, b])).collect();
         let [m1, m2, m3, m4, m5, m6, m7] = products?[..] else { return None };
-        let mut sum = |first, rest: &[(BinaryOp, Id)]| {
-            rest.iter().try_fold(first, |sum, &(op, term)| network.binary(op, sum, term))
+        let mut sum = |first, terms: &[(BinaryOp, Id)]| {
+            terms.iter().try_fold(first, |sum, &(op, term)| network.binary(op, sum, term))
         };
         let c11 = sum(m1, &[(Add, m4), (Sub, m5), (Add, m7)])?;
         let c12 = sum(m3, &[(Add, m5)])?;

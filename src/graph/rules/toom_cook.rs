@@ -64,8 +64,8 @@ impl Transforms {
             let error = |j: usize| abs(&row[j]) * abs(&self.filter[j][tap]) * reached[j];
             (0..row.len()).map(|j| error(j).powi(2)).sum::<f64>().sqrt()
         };
-        let all = self.output.iter().flat_map(|row| taps.clone().map(move |tap| of(row, tap)));
-        all.fold(0.0, f64::max)
+        let errors = self.output.iter().flat_map(|row| taps.clone().map(move |tap| of(row, tap)));
+        errors.fold(0.0, f64::max)
     }
 }
 

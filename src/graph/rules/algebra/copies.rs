@@ -156,9 +156,9 @@ pub fn reshape_slice(network: &mut Network, m: &Match) -> Option<Id> {
         let lead = new.clone().find(|&e| result[e] != 1).unwrap_or(new.start);
         let inner_new: i64 = new.clone().filter(|&e| e > lead).map(|e| result[e]).product();
         let scale = |v: i64| (v * inner_old % inner_new == 0).then_some(v * inner_old / inner_new);
-        let (start, end, all) = (scale(starts[d])?, scale(ends[d])?, scale(whole[d])?);
+        let (start, end, extent) = (scale(starts[d])?, scale(ends[d])?, scale(whole[d])?);
         for e in new {
-            let range = if e == lead { (start, end, all) } else { (0, result[e], result[e]) };
+            let range = if e == lead { (start, end, extent) } else { (0, result[e], result[e]) };
             from.push(range.0);
             until.push(range.1);
             shape.push(range.2);

@@ -25,11 +25,11 @@ pub fn scalar_out_of_product(network: &mut Network, m: &Match) -> Option<Id> {
 
 /// A transposed operand is read transposed, when what remains of the permutation keeps rows contiguous.
 fn untransposed(network: &mut Network, perm: &[usize], x: Id, constant: bool) -> Option<Id> {
-    let mut rest = perm.to_vec();
-    let r = rest.len();
-    rest.swap(r - 2, r - 1);
-    let improves = rest[r - 1] == r - 1 && perm[r - 1] != r - 1;
-    (improves && !constant).then(|| network.transpose(x, &rest))?
+    let mut swapped = perm.to_vec();
+    let r = swapped.len();
+    swapped.swap(r - 2, r - 1);
+    let improves = swapped[r - 1] == r - 1 && perm[r - 1] != r - 1;
+    (improves && !constant).then(|| network.transpose(x, &swapped))?
 }
 
 pub fn matmul_transposed_a(network: &mut Network, m: &Match) -> Option<Id> {
@@ -62,8 +62,8 @@ pub fn matmul_shared_input(network: &mut Network, m: &Match) -> Option<Id> {
 pub fn matmul_shared_input_bias(network: &mut Network, m: &Match) -> Option<Id> {
     let (op, operands) = m.application('m');
     let siblings = products_of(network, operands[0], op);
-    let own = |s: &Product| s.bias.is_some_and(|(sum, _)| sum == network.find(m.class));
-    let position = siblings.iter().position(own)?;
+    let matches = |s: &Product| s.bias.is_some_and(|(sum, _)| sum == network.find(m.class));
+    let position = siblings.iter().position(matches)?;
     let parts: Option<Vec<Id>> = siblings.iter().map(|s| s.bias.map(|b| b.1)).collect();
     let parts = parts?;
     let whole = merged_product(network, op, operands[0], &siblings)?;

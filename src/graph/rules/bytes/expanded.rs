@@ -34,10 +34,10 @@ pub fn expanded(network: &mut Network, m: &Match) -> Option<Id> {
 /// The product with numbers whose columns have a scale each, or one for all.
 fn by_columns(network: &mut Network, operands: [Id; 2], scale: Id) -> Option<Id> {
     let columns = *network.shape(operands[1]).last()?;
-    let own = network.shape(scale);
-    let scale = match own.iter().product::<i64>() {
+    let shape = network.shape(scale);
+    let scale = match shape.iter().product::<i64>() {
         1 => network.reshape(scale, &[])?,
-        count if count == columns && own.last() == Some(&columns) => network.reshape(scale, &[columns])?,
+        count if count == columns && shape.last() == Some(&columns) => network.reshape(scale, &[columns])?,
         _ => return None,
     };
     let sums = network.op(Op::MatMul { transpose_a: false, transpose_b: false }, &operands)?;

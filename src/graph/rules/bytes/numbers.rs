@@ -73,8 +73,8 @@ fn zero_of(network: &mut Network, id: Id) -> Option<Zero> {
     if !is_single(network, id) {
         return None;
     }
-    if let Some(known) = whole(network, id) {
-        return Some(Zero::Known(known));
+    if let Some(number) = whole(network, id) {
+        return Some(Zero::Known(number));
     }
     let source = widened_bytes(network, id)?;
     let wide = network.op(Op::Cast(DType::I32), &[source])?;
@@ -95,7 +95,7 @@ fn number(network: &mut Network, id: Id, depth: usize) -> Option<Number> {
             Op::Cast(DType::F32) if network.ty(c[0]).dtype == DType::I32 => number(network, c[0], depth - 1),
             Op::Binary(BinaryOp::Sub) => zero_of(network, c[1]).and_then(|zero| less(network, c[0], zero, depth)),
             Op::Binary(BinaryOp::Add) => match whole(network, c[1]) {
-                Some(known) if known != 0 => less(network, c[0], Zero::Known(-known), depth),
+                Some(number) if number != 0 => less(network, c[0], Zero::Known(-number), depth),
                 _ => None,
             },
             _ => None,

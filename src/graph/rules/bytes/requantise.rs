@@ -166,8 +166,8 @@ fn copied(network: &mut Network, id: Id, q: &Quantisation, depth: usize) -> Opti
             continue;
         }
         let operands: Option<Vec<Id>> = c.iter().map(|&o| copied(network, o, q, depth - 1)).collect();
-        if let Some(found) = operands.and_then(|operands| network.op(op, &operands)) {
-            return Some(found);
+        if let Some(moved) = operands.and_then(|operands| network.op(op, &operands)) {
+            return Some(moved);
         }
     }
     None
