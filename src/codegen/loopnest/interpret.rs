@@ -87,13 +87,14 @@ impl Machine<'_> {
         for (d, i) in index.iter().enumerate() {
             let i = self.subscript(i)?;
             if i < 0 || i >= b.shape[d] {
-                let at: Vec<String> = self.nest.vars.iter().zip(&self.vars).map(|(n, v)| format!("{n}={v}")).collect();
+                let iterators: Vec<String> =
+                    self.nest.vars.iter().zip(&self.vars).map(|(n, v)| format!("{n}={v}")).collect();
                 return Err(Error::Internal(format!(
                     "{}: subscript {d} of {} is {i}, outside of 0..{} (at {})",
                     self.nest.name,
                     b.name,
                     b.shape[d],
-                    at.join(" ")
+                    iterators.join(" ")
                 )));
             }
             offset += i * b.strides[d];

@@ -154,14 +154,14 @@ impl Printer<'_> {
     }
 
     fn bounds(&self, bounds: &[Bound], name: &str, ceil: bool) -> String {
-        let one = |b: &Bound| match (b.divisor, ceil) {
+        let printed = |b: &Bound| match (b.divisor, ceil) {
             (1, _) => self.names.affine(&b.affine),
             (d, true) => self.quotient("ceil", &b.affine, d),
             (d, false) => self.quotient("floor", &b.affine, d),
         };
         match bounds {
-            [b] => one(b),
-            _ => format!("{name}({})", bounds.iter().map(one).collect::<Vec<_>>().join(", ")),
+            [b] => printed(b),
+            _ => format!("{name}({})", bounds.iter().map(printed).collect::<Vec<_>>().join(", ")),
         }
     }
 }

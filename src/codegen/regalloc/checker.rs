@@ -193,8 +193,8 @@ impl Checker<'_> {
             let places = self.read(&walk.state, origin, inst, *hidden, &operands)?;
             for class in Class::ALL {
                 for &r in &temporaries[class] {
-                    let at = walk.state.index(class, Place::Register(r));
-                    walk.state.held[at] = UNKNOWN;
+                    let place = walk.state.index(class, Place::Register(r));
+                    walk.state.held[place] = UNKNOWN;
                 }
             }
             self.write(&mut walk.state, origin, &operands, &places)?;
@@ -215,8 +215,8 @@ impl Checker<'_> {
                     return Err(self.error(0, "two arguments of the calling convention share a place"));
                 }
                 taken.push(place);
-                let at = self.place(&state, 0, Class::Gpr, place)?;
-                state.held[at] = self.values.incoming(which as u32);
+                let index = self.place(&state, 0, Class::Gpr, place)?;
+                state.held[index] = self.values.incoming(which as u32);
             }
         }
         Ok(state)
@@ -234,10 +234,10 @@ impl Checker<'_> {
                 state.held[to] = state.held[state.index(*class, Place::Slot(*slot))];
             }
             Step::Again { origin, inst, .. } => {
-                let mut at = None;
+                let mut written = None;
                 self.function.insts[*origin as usize]
-                    .registers(|class, _, r| at = Some((class, self.values.value(class, r))));
-                let (class, value) = at.expect("a constant is written somewhere");
+                    .registers(|class, _, r| written = Some((class, self.values.value(class, r))));
+                let (class, value) = written.expect("a constant is written somewhere");
                 inst.registers(|_, _, r| {
                     let to = state.index(class, Place::Register(r as u8));
                     state.held[to] = value;
@@ -264,12 +264,12 @@ impl Checker<'_> {
                 (true, None) => return Err(self.error(origin, "its hidden operand has no place")),
                 (false, _) => places[k],
             };
-            let at = self.place(state, origin, self.values.class(o.value), place)?;
+            let index = self.place(state, origin, self.values.class(o.value), place)?;
             if o.hidden {
                 places.push(place);
             }
-            if o.access.reads() && state.held[at] != o.value {
-                let (name, held) = (self.values.name(o.value), state.held[at]);
+            if o.access.reads() && state.held[index] != o.value {
+                let (name, held) = (self.values.name(o.value), state.held[index]);
                 let content = if held == UNKNOWN { "nothing certain".into() } else { self.values.name(held) };
                 return Err(self.error(origin, format!("it reads {name} in {place:?}, which holds {content}")));
             }
@@ -284,12 +284,12 @@ impl Checker<'_> {
         }
         let mut written = vec![];
         for (o, &place) in operands.iter().zip(places).filter(|(o, _)| o.access != Access::Use) {
-            let at = state.index(self.values.class(o.value), place);
-            if written.contains(&at) {
+            let index = state.index(self.values.class(o.value), place);
+            if written.contains(&index) {
                 return Err(self.error(origin, "two results share a register"));
             }
-            written.push(at);
-            state.held[at] = o.value;
+            written.push(index);
+            state.held[index] = o.value;
         }
         Ok(())
     }

@@ -47,12 +47,12 @@ impl Selector<'_> {
             (_, LocalMode::Memory { offset }) => (Root::Scratch, offset),
             _ => (Root::Scratch, 0),
         };
-        let at = bytes.constant + offset;
+        let bytes_from_base = bytes.constant + offset;
         let mut pointer = bytes.clone().offset(-bytes.constant);
-        let far = if at.abs() < MAX_DISPLACEMENT { 0 } else { at };
+        let far = if bytes_from_base.abs() < MAX_DISPLACEMENT { 0 } else { bytes_from_base };
         pointer.constant = far;
         let base = self.pointer(Pointer { root, bytes: pointer });
-        let disp = at - far;
+        let disp = bytes_from_base - far;
         (Addr { base, index: None, disp: disp as i32 }, Span { buffer, bytes: Some((base, disp, disp + size)) })
     }
 
@@ -86,7 +86,7 @@ impl Selector<'_> {
         let dtype = self.nest.buffer(access.buffer).dtype;
         let otherwise = access.otherwise.unwrap_or(Scalar { dtype, bits: 0 });
         let Some(view) = self.view else { return otherwise };
-        let bits = (0..view.group).fold(0, |all, n| all | otherwise.bits << (8 * n * dtype.bytes() as i64));
+        let bits = (0..view.group).fold(0, |pattern, n| pattern | otherwise.bits << (8 * n * dtype.bytes() as i64));
         Scalar { dtype: view.dtype, bits }
     }
 
@@ -101,11 +101,11 @@ impl Selector<'_> {
         let v = self.value(e)?;
         let v = self.with_lane(v, Lane::I64)?;
         self.chunk = saved;
-        let at = self.tree.scratch_bytes as i64;
-        self.tree.scratch_bytes = grown(at, 8)? as u64;
-        let far = if at < MAX_DISPLACEMENT { 0 } else { at };
+        let slot = self.tree.scratch_bytes as i64;
+        self.tree.scratch_bytes = grown(slot, 8)? as u64;
+        let far = if slot < MAX_DISPLACEMENT { 0 } else { slot };
         let base = self.pointer(Pointer { root: Root::Scratch, bytes: Affine::constant(far) });
-        let addr = Addr { base, index: None, disp: (at - far) as i32 };
+        let addr = Addr { base, index: None, disp: (slot - far) as i32 };
         let ty = VType { lane: Lane::I64, lanes: 1 };
         self.out.push(Node::Inst(Inst::VStore { src: v.reg, ty, mem: DType::I64, addr, part: None }));
         let var = self.fresh_var();
@@ -489,10 +489,10 @@ impl Selector<'_> {
             self.settle_all();
         }
         let outer = std::mem::take(&mut self.out);
-        let known = self.known_values();
+        let saved = self.known_values();
         let v = self.load(access)?;
         let v = self.with_lane(v, lane)?;
-        self.forget_since(known);
+        self.forget_since(saved);
         self.facts = facts;
         let mut body = std::mem::replace(&mut self.out, outer);
         let uniform = v.uniform && other.uniform;

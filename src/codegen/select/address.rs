@@ -250,10 +250,10 @@ impl Flattener<'_> {
         Ok(())
     }
 
-    /// `v` has its value in `register` from here on; computes the pointers over it that `rest` needs.
-    fn define(&mut self, v: Var, register: Gpr, rest: &[Node]) -> Result<()> {
+    /// `v` has its value in `register` from here on; computes the pointers over it that `following` needs.
+    fn define(&mut self, v: Var, register: Gpr, following: &[Node]) -> Result<()> {
         self.values.insert(v, register);
-        for p in free_pointers(rest, self.pointers).into_iter().filter(|p| p.bytes.uses(v)) {
+        for p in free_pointers(following, self.pointers).into_iter().filter(|p| p.bytes.uses(v)) {
             let base = self.pointer(&parent(&p, v))?;
             let c = p.bytes.coefficient(v);
             let scaled = if c == 1 { register } else { self.int(GprOp::Mul, register, Operand::Imm(c)) };

@@ -18,21 +18,21 @@ pub fn join(function: &mut Function, target: &Target) {
     }
     let uses = uses(function, Class::Vector);
     let mut joined = BTreeSet::new();
-    for at in 0..function.insts.len() {
-        let Inst::VCompare { op, dst: mask, ty, a, b } = function.insts[at] else { continue };
+    for index in 0..function.insts.len() {
+        let Inst::VCompare { op, dst: mask, ty, a, b } = function.insts[index] else { continue };
         let (&[_], &[end]) = (uses.written(mask.index()), uses.read(mask.index())) else { continue };
         let Inst::VSelect { dst, ty: selected, mask: by, a: yes, b: no } = function.insts[end] else { continue };
         let same = (selected.lanes, selected.lane.bytes()) == (ty.lanes, ty.lane.bytes());
-        let straight = end > at && !function.insts[at..end].iter().any(Inst::is_control);
+        let straight = end > index && !function.insts[index..end].iter().any(Inst::is_control);
         if by == mask
             && ty.compares_to_mask(target)
             && same
             && straight
-            && uses.stays(a.index(), at, end)
-            && uses.stays(b.index(), at, end)
+            && uses.stays(a.index(), index, end)
+            && uses.stays(b.index(), index, end)
         {
             function.insts[end] = Inst::VChoose { dst, op, ty, a, b, yes, no };
-            joined.insert(at);
+            joined.insert(index);
         }
     }
     remove(function, &joined);

@@ -54,18 +54,18 @@ pub fn pays(nest: &LoopNest, buffer: BufferId, index: &[Index], value: &Expr, la
 
 /// The size of the elements that neighbouring iterations of the loop over `var` read side by side, in rows that are lanes.
 fn bytes_of_columns(nest: &LoopNest, stmt: &Stmt, var: Var, step: i64) -> Option<usize> {
-    let mut found = None;
+    let mut widest = None;
     stmt.visit(&mut |s| {
         let Stmt::Loop { var: lane, kind: LoopKind::Vector, body, .. } = s else { return };
         let mut note = |a: &Access| {
             let bytes = nest.buffer(a.buffer).dtype.bytes();
             if is_column(nest, a, *lane, var, step) {
-                found = found.max(Some(bytes));
+                widest = widest.max(Some(bytes));
             }
         };
         body.iter().for_each(|s| s.visit(&mut |s| s.expressions().for_each(|e| e.visit_accesses(&mut note))));
     });
-    found
+    widest
 }
 
 /// Returns true if lanes read rows that lie apart, of which iterations of the loop over `var` read neighbours.
@@ -79,8 +79,8 @@ pub fn is_column(nest: &LoopNest, access: &Access, lane: Var, var: Var, step: i6
 
 /// Elements from one iteration of the loop over `v` to the next; `None` where a subscript comes from data.
 fn along(nest: &LoopNest, buffer: BufferId, index: &[Index], v: Var) -> Option<i64> {
-    let one = |(i, stride): (&Index, &i64)| i.affine().map(|a: &Affine| a.coefficient(v) * stride);
-    index.iter().zip(&nest.buffer(buffer).strides).map(one).sum()
+    let bytes = |(i, stride): (&Index, &i64)| i.affine().map(|a: &Affine| a.coefficient(v) * stride);
+    index.iter().zip(&nest.buffer(buffer).strides).map(bytes).sum()
 }
 
 #[cfg(test)]

@@ -72,14 +72,14 @@ impl Selector<'_> {
         }
         let factor = self.integer_like(a, divisor);
         let back = self.vector_binary(VBinary::Mul, quotient, factor);
-        let rest = self.vector_binary(VBinary::Sub, a, back);
+        let remainder = self.vector_binary(VBinary::Sub, a, back);
         if divisor > 0 && range.0 >= 0 {
-            return Ok(Some(rest));
+            return Ok(Some(remainder));
         }
         let zero = self.integer_like(a, 0);
-        let opposite = self.vector_compare(if divisor > 0 { CompareOp::Lt } else { CompareOp::Gt }, rest, zero);
+        let opposite = self.vector_compare(if divisor > 0 { CompareOp::Lt } else { CompareOp::Gt }, remainder, zero);
         let step = self.vector_binary(VBinary::And, Val { lane: a.lane, dtype: a.dtype, ..opposite }, factor);
-        Ok(Some(self.vector_binary(VBinary::Add, rest, step)))
+        Ok(Some(self.vector_binary(VBinary::Add, remainder, step)))
     }
 
     fn integer_like(&mut self, like: Val, v: i64) -> Val {

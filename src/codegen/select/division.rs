@@ -40,13 +40,13 @@ impl Selector<'_> {
         }
         // An exact zero is a positive zero: taken away, it leaves a quotient of -0 as it is; times a negative inverse, it can be added.
         let minuend = if positive { self.vector_unary(VUnary::Neg, a) } else { a };
-        let rest = self.fused(quotient, divisor, minuend, !positive);
+        let remainder = self.fused(quotient, divisor, minuend, !positive);
         // an infinite quotient has no remainder: any number leaves it as it is
         let most = if double { f64::MAX } else { f32::MAX.into() };
         let (least, most) = (self.number(a, -most), self.number(a, most));
-        let rest = self.vector_binary(VBinary::Max, rest, least);
-        let rest = if small { self.vector_binary(VBinary::Min, rest, most) } else { rest };
-        self.fused(rest, inverse, quotient, positive)
+        let remainder = self.vector_binary(VBinary::Max, remainder, least);
+        let remainder = if small { self.vector_binary(VBinary::Min, remainder, most) } else { remainder };
+        self.fused(remainder, inverse, quotient, positive)
     }
 
     /// `a / b`. Whole registers of AVX-512 are multiplied with the inverse, which other quotients by `b` share and loops in which
@@ -94,10 +94,10 @@ impl Selector<'_> {
         let divisor = self.vector_select(none, one, b);
         let wide = self.converted(divisor, Lane::F64);
         let (mut quotient, in_steps) = (zero, a.lane == Lane::I64 && a.dtype != DType::U32);
-        let mut rest = a;
+        let mut remainder = a;
         // 32 bits are exact at once; 64 bits converge: each step leaves a remainder 2^-50 of the one before
         for _ in 0..if in_steps { 3 } else { 1 } {
-            let numerator = self.converted(rest, Lane::F64);
+            let numerator = self.converted(remainder, Lane::F64);
             let q = self.vector_binary(VBinary::Div, numerator, wide);
             let q = self.truncated(q);
             // by way of 64 bits, so that the one quotient that does not fit in 32 wraps
@@ -105,12 +105,14 @@ impl Selector<'_> {
             let q = Val { dtype: a.dtype, ..self.converted(q, a.lane) };
             quotient = self.vector_binary(VBinary::Add, quotient, q);
             let back = self.vector_binary(VBinary::Mul, q, divisor);
-            rest = self.vector_binary(VBinary::Sub, rest, back);
+            remainder = self.vector_binary(VBinary::Sub, remainder, back);
         }
         if in_steps {
             // the sum of truncated parts may end one beyond: the remainder then has the wrong sign
-            let (below, above) =
-                (self.vector_compare(CompareOp::Lt, rest, zero), self.vector_compare(CompareOp::Gt, rest, zero));
+            let (below, above) = (
+                self.vector_compare(CompareOp::Lt, remainder, zero),
+                self.vector_compare(CompareOp::Gt, remainder, zero),
+            );
             let (negative, positive) =
                 (self.vector_compare(CompareOp::Lt, a, zero), self.vector_compare(CompareOp::Gt, a, zero));
             let x = self.vector_binary(VBinary::And, below, positive);
@@ -122,11 +124,11 @@ impl Selector<'_> {
             let step = self.vector_select(flip, minus, one);
             let corrected = self.vector_binary(VBinary::Add, quotient, step);
             let back = self.vector_binary(VBinary::Mul, step, divisor);
-            let less = self.vector_binary(VBinary::Sub, rest, back);
+            let less = self.vector_binary(VBinary::Sub, remainder, back);
             quotient = self.vector_select(wrong, corrected, quotient);
-            rest = self.vector_select(wrong, less, rest);
+            remainder = self.vector_select(wrong, less, remainder);
         }
-        Ok((self.vector_select(none, zero, quotient), self.vector_select(none, zero, rest)))
+        Ok((self.vector_select(none, zero, quotient), self.vector_select(none, zero, remainder)))
     }
 
     /// Towards zero.
@@ -139,13 +141,13 @@ impl Selector<'_> {
 
     /// The remainder with the sign of the divisor.
     pub fn int_modulo(&mut self, a: Val, b: Val) -> Selected<Val> {
-        let (_, rest) = self.int_divide(a, b)?;
+        let (_, remainder) = self.int_divide(a, b)?;
         let zero = self.number(b, 0.0);
-        let some = self.vector_compare(CompareOp::Ne, rest, zero);
-        let (x, y) = (self.vector_compare(CompareOp::Lt, rest, zero), self.vector_compare(CompareOp::Lt, b, zero));
+        let some = self.vector_compare(CompareOp::Ne, remainder, zero);
+        let (x, y) = (self.vector_compare(CompareOp::Lt, remainder, zero), self.vector_compare(CompareOp::Lt, b, zero));
         let opposite = self.vector_binary(VBinary::Xor, x, y);
         let opposite = self.vector_binary(VBinary::And, opposite, some);
-        let moved = self.vector_binary(VBinary::Add, rest, b);
-        Ok(self.vector_select(opposite, moved, rest))
+        let moved = self.vector_binary(VBinary::Add, remainder, b);
+        Ok(self.vector_select(opposite, moved, remainder))
     }
 }

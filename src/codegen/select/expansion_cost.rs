@@ -17,14 +17,14 @@ pub fn constant_range(lower: &[Bound], upper: &[Bound]) -> Option<(i64, i64)> {
 
 /// Instructions of an expression.
 fn expression(e: &Expr) -> i64 {
-    let own = match e {
+    let operation = match e {
         Expr::Const(_) | Expr::Index(_) => 0,
         Expr::Load(a) => 1 + 2 * a.guard.len() as i64,
         Expr::Unary(op, _) => op.cost().instructions,
         Expr::Binary(op, ..) => op.cost().instructions,
         Expr::Compare(..) | Expr::Select(..) | Expr::Cast(..) | Expr::Bitcast(..) => 1,
     };
-    own + e.operands().map(expression).sum::<i64>()
+    operation + e.operands().map(expression).sum::<i64>()
 }
 
 /// Instructions of a body for one vector of each of its statements, unrolled loops expanded.

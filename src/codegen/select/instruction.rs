@@ -128,7 +128,7 @@ impl Selector<'_> {
     /// Fewer terms than the row's, zeros above them, in every lane.
     fn partial_group(&mut self, var: Var, terms: i64, (dtype, lane): (DType, Lane), access: &Access) -> Selected<Val> {
         let bits = 8 * dtype.bytes();
-        let mut all: Option<Val> = None;
+        let mut sum: Option<Val> = None;
         for term in 0..terms {
             self.env[var.0 as usize] = Affine::constant(term);
             let element = Expr::Load(access.clone());
@@ -138,12 +138,12 @@ impl Selector<'_> {
             let mask = Val { reg: self.bits(lane, (1 << bits) - 1), ..v };
             let v = self.vector_binary(VBinary::And, v, mask);
             let v = self.shift(ShiftOp::Left, v, (term as usize * bits) as u8);
-            all = Some(match all {
+            sum = Some(match sum {
                 None => v,
                 Some(lower) => self.vector_binary(VBinary::Or, lower, v),
             });
         }
         self.env[var.0 as usize] = Affine::constant(0);
-        all.map_or_else(|| self.internal("an instruction without terms"), Ok)
+        sum.map_or_else(|| self.internal("an instruction without terms"), Ok)
     }
 }

@@ -34,9 +34,9 @@ impl Selector<'_> {
         let above = self.vector_compare(CompareOp::Gt, amount, most);
         let below = self.vector_compare(CompareOp::Lt, amount, zero);
         let outside = self.vector_binary(VBinary::Or, above, below);
-        let rest =
+        let saturated =
             if left || !signed { self.number(a, 0.0) } else { self.shift(ShiftOp::RightArithmetic, a, lane_bits - 1) };
-        self.vector_select(outside, rest, result)
+        self.vector_select(outside, saturated, result)
     }
 
     /// `a` shifted by fewer bits than its type has.
@@ -83,20 +83,20 @@ impl Selector<'_> {
         let quotient = self.shift(ShiftOp::Left, Val { dtype: a.dtype, ..quotient }, 2);
         let mut quotient = self.vector_select(large, zero, quotient);
         let back = self.vector_binary(VBinary::Mul, quotient, b);
-        let mut rest = self.vector_binary(VBinary::Sub, a, back);
+        let mut remainder = self.vector_binary(VBinary::Sub, a, back);
         // the rest is below four times the divisor
         let doubled = self.shift(ShiftOp::Left, b, 1);
         let doubled = self.vector_select(large, b, doubled);
         let twice = self.vector_select(large, one, two);
         for (size, count) in [(doubled, twice), (b, one)] {
-            let fits = self.compare_unsigned(CompareOp::Ge, rest, size);
-            let less = self.vector_binary(VBinary::Sub, rest, size);
+            let fits = self.compare_unsigned(CompareOp::Ge, remainder, size);
+            let less = self.vector_binary(VBinary::Sub, remainder, size);
             let more = self.vector_binary(VBinary::Add, quotient, count);
-            rest = self.vector_select(fits, less, rest);
+            remainder = self.vector_select(fits, less, remainder);
             quotient = self.vector_select(fits, more, quotient);
         }
         let none = self.vector_compare(CompareOp::Eq, b, zero);
-        Ok((self.vector_select(none, zero, quotient), self.vector_select(none, zero, rest)))
+        Ok((self.vector_select(none, zero, quotient), self.vector_select(none, zero, remainder)))
     }
 
     /// u64 in lanes of i64 to a float, rounded once.

@@ -56,7 +56,7 @@ impl Strided {
         let whole = l.mem != DType::Bool && (l.mem.bytes() == lane || halves) && l.ty.lanes as usize * lane >= 16;
         let distance = l.stride / size;
         let column = !store && l.mem.bytes() == lane && lane >= 4 && distance > CLOSE;
-        let near = l.stride.checked_mul(i64::from(l.ty.lanes)).is_some_and(|all| i32::try_from(all).is_ok());
+        let near = l.stride.checked_mul(i64::from(l.ty.lanes)).is_some_and(|bytes| i32::try_from(bytes).is_ok());
         let fits = whole
             && near
             && l.addr.index.is_none()
@@ -127,7 +127,7 @@ impl Pass<'_> {
         if places.is_empty() {
             return body;
         }
-        let replaced = |(at, node)| places.remove(&at).unwrap_or_else(|| vec![node]);
+        let replaced = |(index, node)| places.remove(&index).unwrap_or_else(|| vec![node]);
         body.into_iter().enumerate().flat_map(replaced).collect()
     }
 
@@ -154,12 +154,12 @@ impl Pass<'_> {
             };
             near && self.pointers[base.0 as usize].root == root
         };
-        range.clone().filter(|at| group.iter().all(|s| s.at != *at)).all(|at| match &body[at] {
+        range.clone().filter(|index| group.iter().all(|s| s.at != *index)).all(|index| match &body[index] {
             Node::Inst(inst @ (Inst::VStore { .. } | Inst::VScatter { .. } | Inst::TileStore { .. })) => !touches(inst),
             Node::Inst(inst) => {
                 let mut source_changes = false;
                 inst.registers(|class, access, r| {
-                    let source = |s: &Strided| s.at < at && s.register == Vreg(r);
+                    let source = |s: &Strided| s.at < index && s.register == Vreg(r);
                     source_changes |= class == Class::Vector && access.writes() && group.iter().any(source);
                 });
                 !group[0].store || !source_changes && !touches(inst)
@@ -312,8 +312,8 @@ impl Pass<'_> {
     ) -> [Vreg; 2] {
         let below = level - 1;
         [v / 2, v / 2 + levels[below].len() / 2].map(|source| {
-            if let Some(known) = levels[below][source] {
-                return known;
+            if let Some(register) = levels[below][source] {
+                return register;
             }
             let [a, b] = self.sources(out, levels, below, source, ty);
             let made = self.zip(out, if source % 2 == 0 { Zip::Low } else { Zip::High }, ty, a, b);
@@ -354,26 +354,26 @@ fn vector_address(addr: Addr, ty: VType, v: usize) -> Addr {
 /// The accesses of a body that together touch each element of a stretch, by their offsets.
 fn groups(body: &[Node]) -> Vec<Vec<Strided>> {
     let mut alike: BTreeMap<(u32, i64, usize, bool), Vec<Strided>> = BTreeMap::new();
-    for s in body.iter().enumerate().filter_map(|(at, n)| Strided::of(at, n)) {
+    for s in body.iter().enumerate().filter_map(|(index, n)| Strided::of(index, n)) {
         let key = (s.addr.base.0, s.distance, s.ty.bytes(), s.store);
         alike.entry(key).or_default().push(s);
     }
     let mut out = vec![];
-    for mut all in alike.into_values() {
-        all.sort_by_key(|s| (s.addr.disp, s.at));
-        let mut rest = &all[..];
-        while let Some(first) = rest.first() {
+    for mut accesses in alike.into_values() {
+        accesses.sort_by_key(|s| (s.addr.disp, s.at));
+        let mut ungrouped = &accesses[..];
+        while let Some(first) = ungrouped.first() {
             let fits = |(k, s): (usize, &Strided)| {
                 s.ty == first.ty
                     && s.mem == first.mem
                     && s.addr.disp == first.addr.disp + (k * first.mem.bytes()) as i32
             };
-            let alike = rest.iter().enumerate().take_while(|&s| fits(s)).count();
+            let alike = ungrouped.iter().enumerate().take_while(|&s| fits(s)).count();
             match first.members(alike) {
-                0 => rest = &rest[1..],
+                0 => ungrouped = &ungrouped[1..],
                 n => {
-                    out.push(rest[..n].to_vec());
-                    rest = &rest[n..];
+                    out.push(ungrouped[..n].to_vec());
+                    ungrouped = &ungrouped[n..];
                 }
             }
         }

@@ -37,19 +37,19 @@ pub fn schedule_loops(function: &mut Function, target: &Target) {
 /// The blocks without branches of innermost loops.
 fn blocks(insts: &[Inst]) -> Vec<Range<usize>> {
     let (mut blocks, mut of_loop, mut start) = (vec![], None, 0);
-    for (at, inst) in insts.iter().enumerate() {
+    for (index, inst) in insts.iter().enumerate() {
         if !inst.is_control() {
             continue;
         }
         if let Some(open) = &mut of_loop {
-            Vec::push(open, start..at);
+            Vec::push(open, start..index);
         }
         match inst {
             Inst::LoopStart { .. } => of_loop = Some(vec![]),
             Inst::LoopEnd => blocks.extend(of_loop.take().unwrap_or_default()),
             _ => {}
         }
-        start = at + 1;
+        start = index + 1;
     }
     blocks.retain(|block: &Range<usize>| (2..=MOST_INSTRUCTIONS).contains(&block.len()));
     blocks

@@ -31,12 +31,12 @@ impl Selector<'_> {
                 return access.otherwise;
             }
         }
-        let mut at = 0;
+        let mut offset = 0;
         for (index, stride) in access.index.iter().zip(row_major(&buffer.shape)) {
             let index = self.resolve(index.affine()?);
-            at += index.is_constant().then_some(index.constant)? * stride;
+            offset += index.is_constant().then_some(index.constant)? * stride;
         }
-        literals.values().get(usize::try_from(at).ok()?).copied()
+        literals.values().get(usize::try_from(offset).ok()?).copied()
     }
 
     /// The product of `a` and `b` where one of them is a literal.
@@ -45,8 +45,8 @@ impl Selector<'_> {
             Expr::Load(access) => self.literal(access).map(|s| Value::from(s).as_f64()),
             _ => None,
         };
-        let found = factor(a).map(|factor| (factor, b)).or_else(|| factor(b).map(|factor| (factor, a)));
-        found.map(|(factor, operand)| Scaled { factor: if negate { -factor } else { factor }, operand })
+        let scaled = factor(a).map(|factor| (factor, b)).or_else(|| factor(b).map(|factor| (factor, a)));
+        scaled.map(|(factor, operand)| Scaled { factor: if negate { -factor } else { factor }, operand })
     }
 
     /// `factor · x`, where the factor is not 0.

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 
 /// The local buffers whose elements are not known at compile time, or are more than the registers hold.
 pub(super) fn needs_memory(nest: &LoopNest, target: &Target, body: &[Stmt]) -> Vec<BufferId> {
-    let mut found = HashSet::new();
+    let mut in_memory = HashSet::new();
     let (mut expanded, mut vector) = (HashSet::new(), HashSet::new());
     visit(body, &mut expanded, &mut vector, &mut |buffer, index, expanded, vector| {
         let b = nest.buffer(buffer);
@@ -18,25 +18,25 @@ pub(super) fn needs_memory(nest: &LoopNest, target: &Target, body: &[Stmt]) -> V
             return;
         }
         let mut linear = Affine::constant(0);
-        let mut known = b.dtype != DType::Bool;
+        let mut in_registers = b.dtype != DType::Bool;
         for (i, stride) in index.iter().zip(&b.strides) {
             match i {
                 Index::Affine(a) => linear = linear.add_scaled(a, *stride),
-                Index::Value(_) => known = false,
+                Index::Value(_) => in_registers = false,
             }
         }
-        known &= linear.terms.iter().all(|t| expanded.contains(&t.0));
+        in_registers &= linear.terms.iter().all(|t| expanded.contains(&t.0));
         let lanes = target.vector_bytes / value::lane_of(b.dtype).map_or(4, |l| l.bytes());
         let is_vector = linear.terms.iter().any(|t| vector.contains(&t.0));
         let size = b.span() as usize;
         let vectors = if is_vector { size.div_ceil(lanes) } else { size };
-        if !known || vectors > target.vector_registers {
-            found.insert(buffer);
+        if !in_registers || vectors > target.vector_registers {
+            in_memory.insert(buffer);
         }
     });
-    let mut found: Vec<BufferId> = found.into_iter().collect();
-    found.sort();
-    found
+    let mut in_memory: Vec<BufferId> = in_memory.into_iter().collect();
+    in_memory.sort();
+    in_memory
 }
 
 pub(super) type Visit<'a> = dyn FnMut(BufferId, &[Index], &HashSet<Var>, &HashSet<Var>) + 'a;

@@ -53,9 +53,9 @@ pub trait Builder {
 
 /// `c[0] + c[1]·x + …`.
 fn polynomial<B: Builder>(b: &mut B, x: B::V, coefficients: &[f64]) -> B::V {
-    let (last, rest) = coefficients.split_last().expect("coefficients");
+    let (last, lower) = coefficients.split_last().expect("coefficients");
     let mut sum = b.float(x, *last);
-    for &c in rest.iter().rev() {
+    for &c in lower.iter().rev() {
         let c = b.float(x, c);
         sum = b.fma(sum, x, c);
     }

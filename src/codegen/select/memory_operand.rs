@@ -34,13 +34,13 @@ pub fn fold(function: &mut Function, target: &Target) {
     let runs = runs(function);
     let mut gprs = None;
     let mut folded = BTreeSet::new();
-    for at in 0..function.insts.len() {
-        let Some(load) = load(&function.insts[at], target) else { continue };
-        let Some(readers) = readers(&vectors, load.dst, at, &runs) else { continue };
+    for index in 0..function.insts.len() {
+        let Some(load) = load(&function.insts[index], target) else { continue };
+        let Some(readers) = readers(&vectors, load.dst, index, &runs) else { continue };
         let most = if load.broadcast { READERS } else { 1 };
         let gprs = gprs.get_or_insert_with(|| uses(function, Class::Gpr));
         let base = load.addr.index.map(|i| i.0).into_iter().chain([load.addr.base]);
-        let unchanged = |end: usize| base.clone().all(|r| gprs.stays(r.index(), at, end));
+        let unchanged = |end: usize| base.clone().all(|r| gprs.stays(r.index(), index, end));
         let combined: Option<Vec<Inst>> = match readers.len() <= most && readers.iter().all(|&end| unchanged(end)) {
             true => readers.iter().map(|&end| with_operand(&function.insts[end], &load)).collect(),
             false => None,
@@ -49,7 +49,7 @@ pub fn fold(function: &mut Function, target: &Target) {
         for (end, inst) in readers.into_iter().zip(combined) {
             function.insts[end] = inst;
         }
-        folded.insert(at);
+        folded.insert(index);
     }
     remove(function, &folded);
 }
@@ -67,16 +67,16 @@ pub fn runs(function: &Function) -> Vec<usize> {
     function.insts.iter().scan(0, run).collect()
 }
 
-/// The instructions that read what is written at `at`; `None` where one of them is in another run, or the value may be
+/// The instructions that read what is written at `index`; `None` where one of them is in another run, or the value may be
 /// another one's.
-fn readers(uses: &Uses, loaded: Vreg, at: usize, runs: &[usize]) -> Option<Vec<usize>> {
+fn readers(uses: &Uses, loaded: Vreg, index: usize, runs: &[usize]) -> Option<Vec<usize>> {
     let (read, writes) = (uses.read(loaded.index()), uses.written(loaded.index()));
     let written = |read: &usize| writes.iter().rev().find(|&w| w < read);
     let apart = |read: &usize| written(read).is_none_or(|&w| runs[w] != runs[*read]);
     if read.iter().any(apart) {
         return None;
     }
-    let readers: Vec<usize> = read.iter().copied().filter(|read| written(read) == Some(&at)).collect();
+    let readers: Vec<usize> = read.iter().copied().filter(|read| written(read) == Some(&index)).collect();
     (!readers.is_empty()).then_some(readers)
 }
 

@@ -14,8 +14,8 @@ pub fn narrow_loops(nest: &LoopNest, facts: &mut Facts, body: &[Stmt]) -> Vec<St
         let mut inside = entered(stmt, facts);
         match stmt {
             Stmt::Loop { kind: LoopKind::Vector, body, .. } => {
-                let found = [1, 2].into_iter().find_map(|width| narrowed(nest, &mut inside.clone(), body, width));
-                stmt.with_body(found.unwrap_or_else(|| body.clone()))
+                let narrow = [1, 2].into_iter().find_map(|width| narrowed(nest, &mut inside.clone(), body, width));
+                stmt.with_body(narrow.unwrap_or_else(|| body.clone()))
             }
             Stmt::Loop { body, .. } | Stmt::If { body, .. } => stmt.with_body(narrow_loops(nest, &mut inside, body)),
             Stmt::Let { .. } | Stmt::Store { .. } => {

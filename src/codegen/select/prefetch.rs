@@ -27,9 +27,9 @@ pub fn prefetch_panels(mut tree: Tree, target: &Target) -> Tree {
     // One loop for each operand: that with most iterations on a panel. Edges of the iteration space leave it to this one.
     let mut best: BTreeMap<Root, Panel> = BTreeMap::new();
     for panel in search.found {
-        let known = best.entry(panel.next.root).or_insert_with(|| panel.clone());
-        if panel.iterations > known.iterations {
-            *known = panel;
+        let longest = best.entry(panel.next.root).or_insert_with(|| panel.clone());
+        if panel.iterations > longest.iterations {
+            *longest = panel;
         }
     }
     for panel in best.into_values() {
@@ -56,19 +56,19 @@ fn find_written(nodes: &[Node], pointers: &[Pointer], written: &mut HashSet<Root
     }
 }
 
-/// Puts `lines` into the body of the loop with number `at`, counted in preorder.
-fn insert(nodes: &mut [Node], at: usize, lines: &[Node], count: &mut usize) {
+/// Puts `lines` into the body of the loop with number `number`, counted in preorder.
+fn insert(nodes: &mut [Node], number: usize, lines: &[Node], count: &mut usize) {
     for node in nodes {
         match node {
             Node::Loop(l) => {
                 *count += 1;
-                if *count - 1 == at {
+                if *count - 1 == number {
                     l.body.splice(0..0, lines.iter().cloned());
                     return;
                 }
-                insert(&mut l.body, at, lines, count);
+                insert(&mut l.body, number, lines, count);
             }
-            Node::If { body, .. } => insert(body, at, lines, count),
+            Node::If { body, .. } => insert(body, number, lines, count),
             _ => {}
         }
     }
@@ -134,18 +134,20 @@ impl Search<'_> {
     /// The innermost level `value` becomes two: its quotient `var`, and the remainder.
     fn divide(&mut self, var: Var, value: &Affine, divisor: i64) {
         let value = self.resolve(value);
-        let Some(at) = self.levels.iter().position(|l| l.value == value && l.first == 0 && l.step == 1) else { return };
-        let level = self.levels[at].clone();
+        let Some(index) = self.levels.iter().position(|l| l.value == value && l.first == 0 && l.step == 1) else {
+            return;
+        };
+        let level = self.levels[index].clone();
         if level.extent % divisor != 0 {
             return;
         }
         let quotient = Level { value: Affine::var(var), lead: var, extent: level.extent / divisor, ..level.clone() };
         let remainder = Level { value: value.plus(var, -divisor), extent: divisor, ..level };
-        self.levels.splice(at..=at, [quotient, remainder]);
+        self.levels.splice(index..=index, [quotient, remainder]);
     }
 
     fn enter(&mut self, l: &Loop) {
-        let at = self.loops;
+        let number = self.loops;
         self.loops += 1;
         let constant = |bounds: &[crate::expr::Bound], up: bool| -> Option<i64> {
             let [b] = bounds else { return None };
@@ -161,7 +163,7 @@ impl Search<'_> {
             self.levels.push(Level { value: Affine::var(l.var), lead: l.var, first, step: l.step, extent });
         }
         if l.body.iter().all(|n| matches!(n, Node::Inst(_) | Node::Splat { .. })) {
-            self.found.extend(self.panels(l, at));
+            self.found.extend(self.panels(l, number));
         } else {
             self.body(&l.body);
         }
@@ -169,7 +171,7 @@ impl Search<'_> {
     }
 
     /// The panels that the innermost loop `l` reads.
-    fn panels(&self, l: &Loop, at: usize) -> Vec<Panel> {
+    fn panels(&self, l: &Loop, number: usize) -> Vec<Panel> {
         // Bytes that one iteration reads through each pointer.
         let mut read: BTreeMap<u32, (i64, i64)> = BTreeMap::new();
         for node in &l.body {
@@ -185,7 +187,7 @@ impl Search<'_> {
         let panel = |(&pointer, &(first, end)): (&u32, &(i64, i64))| {
             let pointer = &self.pointers[pointer as usize];
             let argument = matches!(pointer.root, Root::Argument(_)) && !self.written.contains(&pointer.root);
-            if argument { self.panel(pointer, first, end - first, at) } else { None }
+            if argument { self.panel(pointer, first, end - first, number) } else { None }
         };
         read.iter().filter_map(panel).collect()
     }

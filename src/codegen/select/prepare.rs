@@ -156,7 +156,7 @@ impl Preparer<'_> {
     fn masked(&self, body: &[Stmt], conditions: &[Affine]) -> Option<Vec<Stmt>> {
         let zero = || Expr::Const(Scalar::i64(0));
         let holds = |c: &Affine| Expr::compare(CompareOp::Ge, Expr::Index(c.clone()), zero());
-        let all = conditions.iter().map(holds).reduce(|a, b| Expr::binary(BinaryOp::And, a, b))?;
+        let condition = conditions.iter().map(holds).reduce(|a, b| Expr::binary(BinaryOp::And, a, b))?;
         body.iter()
             .map(|stmt| match stmt {
                 Stmt::If { body, .. } | Stmt::Loop { body, .. } => Some(stmt.with_body(self.masked(body, conditions)?)),
@@ -184,7 +184,7 @@ impl Preparer<'_> {
                     if b.kind != BufferKind::Local {
                         return None;
                     }
-                    let value = Expr::select(all.clone(), value, neutral);
+                    let value = Expr::select(condition.clone(), value, neutral);
                     Some(Stmt::Store { buffer: *buffer, index: index.clone(), value, reduce: *reduce })
                 }
             })
@@ -254,8 +254,8 @@ fn widths_inside(
                 if *kind == LoopKind::Vector {
                     vectors.pop();
                     // parts of a loop that was split keep the lanes of the whole
-                    let known = widths.entry(*var).or_insert(width);
-                    *known = width.max(*known);
+                    let widest = widths.entry(*var).or_insert(width);
+                    *widest = width.max(*widest);
                 }
                 width
             }

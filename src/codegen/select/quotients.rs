@@ -22,8 +22,8 @@ pub fn divide(function: &mut Function, target: &Target) {
     }
     for body in innermost_loops(&function.insts) {
         let insts = &function.insts[body.clone()];
-        let all = (0..insts.len()).filter(|&i| matches!(insts[i], Inst::VQuotient { .. }) || whole(&insts[i]));
-        let (waiting, free): (Vec<_>, Vec<_>) = all.partition(|&i| waits_for_itself(insts, i));
+        let divisions = (0..insts.len()).filter(|&i| matches!(insts[i], Inst::VQuotient { .. }) || whole(&insts[i]));
+        let (waiting, free): (Vec<_>, Vec<_>) = divisions.partition(|&i| waits_for_itself(insts, i));
         let (roots, quotients): (Vec<_>, Vec<_>) = free.into_iter().partition(|&i| is_root(&insts[i]));
         let (divided, multiplied) = fastest(insts, quotients.len(), roots.len(), target);
         let waiting = waiting.into_iter().filter(|&i| !is_root(&insts[i]));
@@ -63,9 +63,9 @@ fn innermost_loops(insts: &[Inst]) -> Vec<Range<usize>> {
     out
 }
 
-/// Returns true if registers carry the quotient or root at `at` to its own operands, which is in another iteration.
-fn waits_for_itself(insts: &[Inst], at: usize) -> bool {
-    let (dst, operands) = match insts[at] {
+/// Returns true if registers carry the quotient or root at `index` to its own operands, which is in another iteration.
+fn waits_for_itself(insts: &[Inst], index: usize) -> bool {
+    let (dst, operands) = match insts[index] {
         Inst::VQuotient { dst, a, b, .. } => (dst, [a, b]),
         Inst::VUnary { dst, a, .. } => (dst, [a, a]),
         _ => return false,

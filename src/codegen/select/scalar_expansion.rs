@@ -93,11 +93,11 @@ fn is_set_first(body: &[Stmt], buffer: BufferId, var: Var) -> bool {
     }
     // a subscript of an inner loop would name several elements
     let bound_inside = |v: Var| {
-        let mut found = false;
+        let mut defined = false;
         body.iter().for_each(|s| {
-            s.visit(&mut |s| found |= matches!(s, Stmt::Loop { var, .. } | Stmt::Let { var, .. } if *var == v))
+            s.visit(&mut |s| defined |= matches!(s, Stmt::Loop { var, .. } | Stmt::Let { var, .. } if *var == v))
         });
-        found
+        defined
     };
     if lists.iter().flatten().flatten().any(|a| a.terms.iter().any(|t| bound_inside(t.0))) {
         return false;

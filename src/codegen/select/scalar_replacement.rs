@@ -161,22 +161,22 @@ impl Pass<'_> {
 
     /// Removes the stores that a later one of the same iteration overwrites before anything reads them.
     fn dead_stores(&self, l: &Loop, accesses: &Accesses, edits: &mut Edits, facts: &Facts) {
-        let all = &accesses.all;
+        let references = &accesses.all;
         let writes = |r: &Reference| match r.value {
             Some((_, Shape::Lanes { ty, stride, .. }, _)) => stride * ty.lanes as i64 == r.span.1 - r.span.0,
             Some((_, Shape::Element { .. }, _)) => true,
             None => false,
         };
-        for store in all.iter().filter(|r| r.store && writes(r) && !accesses.read_anywhere.contains(&r.root)) {
+        for store in references.iter().filter(|r| r.store && writes(r) && !accesses.read_anywhere.contains(&r.root)) {
             let same = |r: &&Reference| r.root == store.root && r.bytes == store.bytes && r.span == store.span;
-            let mut later = all.iter().filter(|r| r.store && r.at > store.at && writes(r));
+            let mut later = references.iter().filter(|r| r.store && r.at > store.at && writes(r));
             let Some(end) = later.find(same).map(|r| r.at) else { continue };
             let unread = |r: &Reference| {
                 let gone = edits.removed.contains(&r.at) || edits.copied.contains_key(&r.at);
                 let between = !r.store && r.at > store.at && r.at < end;
                 !between || gone || r.root != store.root || is_apart(store, 0, l.var, r, facts, &self.unknown)
             };
-            if all.iter().all(unread) {
+            if references.iter().all(unread) {
                 edits.removed.insert(store.at);
             }
         }
@@ -192,18 +192,18 @@ impl Pass<'_> {
         facts: &Facts,
         defined: &HashSet<Var>,
     ) -> Vec<Node> {
-        let all = &accesses.all;
+        let references = &accesses.all;
         if !l.at_least_once || l.parallel {
             return vec![];
         }
         let mut out = vec![];
-        for (w, store) in all.iter().enumerate().filter(|(_, r)| r.store) {
+        for (w, store) in references.iter().enumerate().filter(|(_, r)| r.store) {
             let Some((value, shape, lanes)) = store.value else { continue };
             let moves = store.bytes.terms.iter().any(|t| t.0 == l.var || defined.contains(&t.0));
             let changed = l.body[store.at + 1..].iter().any(|n| defines(n, value));
             let alone = !accesses.clobbered.iter().any(|(_, root)| *root == store.root)
                 && !accesses.read_anywhere.contains(&store.root)
-                && all.iter().enumerate().all(|(other, r)| {
+                && references.iter().enumerate().all(|(other, r)| {
                     let gone = edits.removed.contains(&r.at) || edits.copied.contains_key(&r.at);
                     other == w || r.root != store.root || gone || is_apart(store, 0, l.var, r, facts, &self.unknown)
                 });
@@ -228,9 +228,9 @@ impl Pass<'_> {
     /// Finds the source of each access's value, by index; values of values are followed to the access that has it
     /// first.
     fn reuses(&self, l: &Loop, accesses: &Accesses, facts: &Facts, defined: &HashSet<Var>) -> Vec<Option<Reuse>> {
-        let all = &accesses.all;
+        let references = &accesses.all;
         let nearest: Vec<Option<Reuse>> =
-            (0..all.len()).map(|c| self.nearest(l, accesses, c, facts, defined)).collect();
+            (0..references.len()).map(|c| self.nearest(l, accesses, c, facts, defined)).collect();
         let follow = |c: usize| {
             let mut reuse = nearest[c]?;
             let mut seen = HashSet::from([c]);
@@ -240,14 +240,14 @@ impl Pass<'_> {
                 }
                 reuse = Reuse { generator: next.generator, distance: reuse.distance + next.distance };
             }
-            let (r, ..) = all[c].value?;
-            let (.., lanes) = all[reuse.generator].value?;
-            let enough = matches!(all[c].value?.1, Shape::Lanes { .. }) || self.registers.lanes_read(r) <= lanes;
+            let (r, ..) = references[c].value?;
+            let (.., lanes) = references[reuse.generator].value?;
+            let enough = matches!(references[c].value?.1, Shape::Lanes { .. }) || self.registers.lanes_read(r) <= lanes;
             (reuse.distance <= MAX_DISTANCE && enough).then_some(reuse)
         };
-        let mut reuses: Vec<Option<Reuse>> = (0..all.len()).map(follow).collect();
+        let mut reuses: Vec<Option<Reuse>> = (0..references.len()).map(follow).collect();
         // A generator must keep its own load.
-        for c in 0..all.len() {
+        for c in 0..references.len() {
             if reuses[c].is_some_and(|r| reuses[r.generator].is_some()) {
                 reuses[c] = None;
             }
@@ -257,8 +257,8 @@ impl Pass<'_> {
 
     /// The last access of the address of load `c` before it.
     fn nearest(&self, l: &Loop, accesses: &Accesses, c: usize, facts: &Facts, defined: &HashSet<Var>) -> Option<Reuse> {
-        let all = &accesses.all;
-        let consumer = &all[c];
+        let references = &accesses.all;
+        let consumer = &references[c];
         let (_, shape, _) = consumer.value.filter(|_| !consumer.store)?;
         if consumer.bytes.terms.iter().any(|t| defined.contains(&t.0)) {
             return None;
@@ -276,19 +276,19 @@ impl Pass<'_> {
                 _ => None,
             }
         };
-        let candidates = all.iter().enumerate().filter(|(g, _)| *g != c);
+        let candidates = references.iter().enumerate().filter(|(g, _)| *g != c);
         let candidates = candidates.filter_map(|(g, r)| Some((distance(r)?, std::cmp::Reverse(r.at), g)));
         let (distance, _, generator) = candidates.min().filter(|d| d.0 <= MAX_DISTANCE)?;
-        let from = all[generator].at;
-        let between = |at: usize, before: i64| match before {
-            0 if distance == 0 => from < at && at < consumer.at,
-            0 => at < consumer.at,
-            b if b == distance => from < at,
+        let from = references[generator].at;
+        let between = |index: usize, before: i64| match before {
+            0 if distance == 0 => from < index && index < consumer.at,
+            0 => index < consumer.at,
+            b if b == distance => from < index,
             _ => true,
         };
         let kept = |before: i64| {
-            !accesses.clobbered.iter().any(|(at, root)| between(*at, before) && *root == consumer.root)
-                && all
+            !accesses.clobbered.iter().any(|(index, root)| between(*index, before) && *root == consumer.root)
+                && references
                     .iter()
                     .filter(|w| w.store && w.root == consumer.root && between(w.at, before))
                     .all(|w| is_apart(w, before * l.step, l.var, consumer, facts, &self.unknown))
@@ -297,25 +297,25 @@ impl Pass<'_> {
     }
 
     /// Replaces the loads `consumers` (with their distances) by the value of access `g`.
-    fn replace(&mut self, l: &Loop, all: &[Reference], g: usize, consumers: &[(usize, i64)], edits: &mut Edits) {
-        let Some((mut value, shape, lanes)) = all[g].value else { return };
+    fn replace(&mut self, l: &Loop, references: &[Reference], g: usize, consumers: &[(usize, i64)], edits: &mut Edits) {
+        let Some((mut value, shape, lanes)) = references[g].value else { return };
         let ty = shape.ty(lanes);
-        let changed = l.body[all[g].at + 1..].iter().any(|n| defines(n, value));
+        let changed = l.body[references[g].at + 1..].iter().any(|n| defines(n, value));
         if changed || !self.registers.is_single(value) {
             let copy = self.registers.fresh();
-            edits.after.push((all[g].at, Node::Inst(Inst::VCopy { dst: copy, src: value, ty })));
+            edits.after.push((references[g].at, Node::Inst(Inst::VCopy { dst: copy, src: value, ty })));
             value = copy;
         }
         let longest = consumers.iter().map(|c| c.1).max().unwrap_or(0);
         let carried: Vec<Vreg> = (0..longest).map(|_| self.registers.fresh()).collect();
         for &(c, distance) in consumers {
-            let Some((dst, ..)) = all[c].value else { continue };
+            let Some((dst, ..)) = references[c].value else { continue };
             let src = if distance == 0 { value } else { carried[distance as usize - 1] };
             if self.registers.is_single(dst) {
-                edits.removed.insert(all[c].at);
+                edits.removed.insert(references[c].at);
                 edits.renamed.insert(dst, src);
             } else {
-                edits.copied.insert(all[c].at, Inst::VCopy { dst, src, ty });
+                edits.copied.insert(references[c].at, Inst::VCopy { dst, src, ty });
             }
         }
         for k in (0..carried.len()).rev() {
@@ -326,7 +326,7 @@ impl Pass<'_> {
             // The first iteration that reads this register, and a load of its address there.
             let first = consumers.iter().filter(|c| c.1 >= k).min_by_key(|c| c.1 - k);
             if let Some(&(c, distance)) = first
-                && let Node::Inst(load) = &l.body[all[c].at]
+                && let Node::Inst(load) = &l.body[references[c].at]
             {
                 edits.first.push(FirstLoad { dst, load: load.clone(), iteration: distance - k, ty });
             }
@@ -346,17 +346,17 @@ impl Pass<'_> {
         }
         let mut guarded: Vec<(i64, Vec<Affine>, Vec<Node>)> = vec![];
         for f in &edits.first {
-            let at = start.clone().offset(f.iteration * l.step);
+            let iteration = start.clone().offset(f.iteration * l.step);
             let (mut load, dst) = (f.load.clone(), f.dst);
             if let Some(addr) = load.address_mut() {
-                *addr = self.moved(addr, l.var, &at);
+                *addr = self.moved(addr, l.var, &iteration);
             }
             load.registers_mut(&mut |class, access, r| {
                 if class == Class::Vector && access.writes() {
                     *r = dst.0;
                 }
             });
-            let inside = |b: &crate::expr::Bound| b.affine.add_scaled(&at, -b.divisor).offset(-b.divisor);
+            let inside = |b: &crate::expr::Bound| b.affine.add_scaled(&iteration, -b.divisor).offset(-b.divisor);
             let conditions = l.upper.iter().map(inside).filter(|c| facts.decide(c) != Some(true));
             let conditions: Vec<Affine> = conditions.collect();
             if l.at_least_once && f.iteration == 0 || conditions.is_empty() {
@@ -414,8 +414,8 @@ impl Pass<'_> {
         let bytes = pointer.bytes.substitute(map).offset(addr.disp as i64);
         let disp = if bytes.constant.abs() < MAX_DISPLACEMENT { bytes.constant } else { 0 };
         let pointer = Pointer { root: pointer.root, bytes: bytes.offset(-disp) };
-        let known = self.pointers.iter().position(|p| *p == pointer);
-        let base = known.unwrap_or_else(|| {
+        let position = self.pointers.iter().position(|p| *p == pointer);
+        let base = position.unwrap_or_else(|| {
             self.pointers.push(pointer);
             self.pointers.len() - 1
         });

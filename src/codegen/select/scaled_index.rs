@@ -12,26 +12,26 @@ use std::collections::BTreeSet;
 pub fn fold(function: &mut Function) {
     let uses = uses(function, Class::Gpr);
     let mut folded = BTreeSet::new();
-    for at in 1..function.insts.len() {
-        let Some((pointer, address)) = scaled(&function.insts[at - 1], &function.insts[at]) else { continue };
+    for place in 1..function.insts.len() {
+        let Some((pointer, address)) = scaled(&function.insts[place - 1], &function.insts[place]) else { continue };
         let Some((index, _)) = address.index else { continue };
-        let Inst::Int { dst: product, .. } = &function.insts[at - 1] else { continue };
-        let own = uses.read(pointer.index());
+        let Inst::Int { dst: product, .. } = &function.insts[place - 1] else { continue };
+        let readers = uses.read(pointer.index());
         let defined_once = |r: Gpr| uses.written(r.index()).len() == 1;
         let once = defined_once(*product) && uses.read(product.index()).len() == 1 && defined_once(pointer);
-        let Some(end) = own.last().and_then(|&last| end_of_uses(&function.insts, at, last)) else { continue };
-        let changes = |r: Gpr| !uses.stays(r.index(), at, end + 1);
+        let Some(end) = readers.last().and_then(|&last| end_of_uses(&function.insts, place, last)) else { continue };
+        let changes = |r: Gpr| !uses.stays(r.index(), place, end + 1);
         if once
             && !changes(address.base)
             && !changes(index)
-            && own.iter().all(|&u| is_address(&function.insts[u], pointer))
+            && readers.iter().all(|&u| is_address(&function.insts[u], pointer))
         {
-            for &u in own {
+            for &u in readers {
                 if let Some(a) = function.insts[u].address_mut() {
                     *a = Addr { disp: a.disp, ..address };
                 }
             }
-            folded.extend([at - 1, at]);
+            folded.extend([place - 1, place]);
         }
     }
     remove(function, &folded);

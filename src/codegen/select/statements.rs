@@ -102,9 +102,9 @@ impl<'a> Selector<'a> {
     }
 
     pub fn statements(&mut self, body: &[Stmt]) -> Selected<()> {
-        let mut rest = body;
-        while let [stmt, after @ ..] = rest {
-            rest = match after {
+        let mut remaining = body;
+        while let [stmt, after @ ..] = remaining {
+            remaining = match after {
                 [next, after @ ..] if self.tiles(Some(stmt), next)? => after,
                 _ => {
                     self.statement(stmt)?;
@@ -284,7 +284,7 @@ impl<'a> Selector<'a> {
             dynamic.iter().for_each(|c| self.facts.assume(c.clone()));
             self.settle_all();
             let outer = std::mem::take(&mut self.out);
-            let (known, before) = (self.known_values(), self.slots.clone());
+            let (values, before) = (self.known_values(), self.slots.clone());
             self.frames.push(Frame::default());
             body(self)?;
             self.settle_all();
@@ -294,7 +294,7 @@ impl<'a> Selector<'a> {
             }
             let body = std::mem::replace(&mut self.out, outer);
             self.out.push(Node::If { conditions: dynamic, body });
-            self.forget_since(known);
+            self.forget_since(values);
             for (key, slot) in before {
                 if self.slots[&key].valid < slot.valid {
                     return Err(Stop::Retry(key.0, LocalMode::Registers { blend: true }));

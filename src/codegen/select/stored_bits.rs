@@ -25,7 +25,7 @@ pub fn store_low_bits(function: &mut Function) {
         }
         let Some((source, between)) = before(function, &uses, src, 8 * mem.bytes() as u32) else { continue };
         // The source still holds the value at the store: its only definition stands before what is left out.
-        if between.iter().all(|&at| at < store && uses.written(source.index())[0] < at) {
+        if between.iter().all(|&index| index < store && uses.written(source.index())[0] < index) {
             dropped.extend(between);
             if let Inst::VStore { src, .. } | Inst::VScatter { src, .. } = &mut function.insts[store] {
                 *src = source;
@@ -45,22 +45,22 @@ fn round_at_stores(function: &mut Function) {
     let mut dropped = BTreeSet::new();
     for store in 0..function.insts.len() {
         let Inst::VStore { src, ty, mem: DType::BF16, part: None, .. } = function.insts[store] else { continue };
-        let ([at], [_]) = (uses.written(src.index()), uses.read(src.index())) else { continue };
-        let Inst::VUnary { op: VUnary::NarrowBf16, a, .. } = function.insts[*at] else { continue };
-        if ty.lanes < 4 || *at > store || !holds(&uses, a, *at) {
+        let ([index], [_]) = (uses.written(src.index()), uses.read(src.index())) else { continue };
+        let Inst::VUnary { op: VUnary::NarrowBf16, a, .. } = function.insts[*index] else { continue };
+        if ty.lanes < 4 || *index > store || !holds(&uses, a, *index) {
             continue;
         }
         if let Inst::VStore { src, ty, .. } = &mut function.insts[store] {
             (*src, ty.lane) = (a, Lane::F32);
-            dropped.insert(*at);
+            dropped.insert(*index);
         }
     }
     remove(function, &dropped);
 }
 
 /// Returns true if a register has one value, from before an instruction on.
-fn holds(uses: &Uses, r: Vreg, at: usize) -> bool {
-    matches!(uses.written(r.index()), [first] if *first < at)
+fn holds(uses: &Uses, r: Vreg, index: usize) -> bool {
+    matches!(uses.written(r.index()), [first] if *first < index)
 }
 
 fn drop_unread_constants(function: &mut Function) {
@@ -75,20 +75,20 @@ fn before(function: &Function, uses: &Uses, r: Vreg, bits: u32) -> Option<(Vreg,
         _ => None,
     };
     let alone = |r: Vreg| single(r).filter(|_| uses.read(r.index()).len() == 1);
-    let at = alone(r)?;
-    let (source, between) = match function.insts[at] {
+    let index = alone(r)?;
+    let (source, between) = match function.insts[index] {
         Inst::VUnary { op: VUnary::NarrowBf16, a, .. } => {
             let Inst::VShift { op: ShiftOp::Left, a: source, amount: 16, .. } = function.insts[single(a)?] else {
                 return None;
             };
             let rounded = matches!(function.insts[single(source)?], Inst::VUnary { op: VUnary::NarrowBf16, .. });
-            (if rounded { source } else { return None }, alone(a).into_iter().chain([at]).collect())
+            (if rounded { source } else { return None }, alone(a).into_iter().chain([index]).collect())
         }
         Inst::VBinary { op: VBinary::And, ty, a, b, .. } => {
-            let all = ty.lane.all_ones() >> (8 * ty.lane.bytes() as u32 - bits);
+            let low = ty.lane.all_ones() >> (8 * ty.lane.bytes() as u32 - bits);
             let kept = |c: Vreg| {
-                let constant = single(c).map(|at| &function.insts[at]);
-                matches!(constant, Some(Inst::VConst { bits: mask, .. }) if mask & all == all)
+                let constant = single(c).map(|index| &function.insts[index]);
+                matches!(constant, Some(Inst::VConst { bits: mask, .. }) if mask & low == low)
             };
             (
                 if kept(b) {
@@ -98,14 +98,14 @@ fn before(function: &Function, uses: &Uses, r: Vreg, bits: u32) -> Option<(Vreg,
                 } else {
                     return None;
                 },
-                vec![at],
+                vec![index],
             )
         }
         Inst::VShift { op: ShiftOp::RightArithmetic | ShiftOp::RightLogical, ty, a, amount: back, .. } => {
             let first = alone(a)?;
             let Inst::VShift { op: ShiftOp::Left, a: source, amount, .. } = function.insts[first] else { return None };
             let fits = amount == back && u32::from(amount) + bits <= 8 * ty.lane.bytes() as u32;
-            (if fits { source } else { return None }, vec![first, at])
+            (if fits { source } else { return None }, vec![first, index])
         }
         _ => return None,
     };

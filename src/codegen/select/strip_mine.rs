@@ -31,11 +31,11 @@ pub fn strip_mine(
     private: HashMap<Var, Vec<BufferId>>,
     body: Vec<Stmt>,
 ) -> Vec<Stmt> {
-    let own = nest.vars.len() as u32;
+    let declared = nest.vars.len() as u32;
     let in_memory = crate::codegen::select::locals::needs_memory(nest, target, &body).into_iter().collect();
     let mut s = Strip { nest, target, widths, in_memory, private };
     let body = s.statements(body);
-    unroll(nest, target, own, body)
+    unroll(nest, target, declared, body)
 }
 
 struct Strip<'a> {
@@ -108,20 +108,21 @@ impl Strip<'_> {
 
     /// Returns true if the loop works on a local buffer that fits into registers when the loop is expanded.
     fn wants_registers(&self, v: &Vector, vectors: i64) -> bool {
-        let mut found = false;
+        let mut expands = false;
         let (mut expanded, mut vector) = (HashSet::new(), HashSet::new());
         crate::codegen::select::locals::visit(&v.body, &mut expanded, &mut vector, &mut |b, index, _, _| {
             let along = index.iter().any(|i| i.affine().is_some_and(|a| a.uses(v.var)));
             let private = self.private.get(&v.var).is_some_and(|p| p.contains(&b));
-            found |= along && !private && self.nest.buffer(b).kind == BufferKind::Local && !self.in_memory.contains(&b);
+            expands |=
+                along && !private && self.nest.buffer(b).kind == BufferKind::Local && !self.in_memory.contains(&b);
         });
-        found && vectors <= self.target.vector_registers as i64
+        expands && vectors <= self.target.vector_registers as i64
     }
 
     /// `for g { vector i { body(g·group + i) } } vector r { body(rest) }`; `place` becomes the place in the group.
     fn in_groups(&mut self, v: Vector, vectors: i64, place: Option<Var>) -> Vec<Stmt> {
         let group = vectors * self.lanes(v.var);
-        let (count, rest) = (v.extent / group, v.extent % group);
+        let (count, remainder) = (v.extent / group, v.extent % group);
         let mut out = vec![];
         if count > 0 {
             let outer = self.nest.new_var(format!("{}o", self.nest.vars[v.var.0 as usize]));
@@ -129,10 +130,10 @@ impl Strip<'_> {
             let body = self.copied(&v.body, v.var, Affine::var(inner).plus(outer, group), place, inner);
             out.push(constant_loop(LoopKind::Serial, outer, count, vec![vector_loop(inner, group, body)]));
         }
-        if rest > 0 {
+        if remainder > 0 {
             let inner = self.copy_var(v.var);
             let body = self.copied(&v.body, v.var, Affine::var(inner).offset(count * group), place, inner);
-            out.push(vector_loop(inner, rest, body));
+            out.push(vector_loop(inner, remainder, body));
         }
         out
     }
@@ -169,35 +170,35 @@ impl Strip<'_> {
     /// these loops and reduced after them. Where rows are unrolled between, each of their points has a vector of its own.
     fn reduction_in_loops(&mut self, stmt: &Stmt) -> Option<Vec<Stmt>> {
         let Stmt::Loop { kind: LoopKind::Serial, .. } = stmt else { return None };
-        let (mut vars, mut unrolled, mut at) = (vec![], vec![], stmt);
+        let (mut vars, mut unrolled, mut current) = (vec![], vec![], stmt);
         let (vector, extent, inner) = loop {
-            match at {
+            match current {
                 Stmt::Loop { var, lower, upper, kind: LoopKind::Vector, body, .. } => {
                     break (*var, constant_range(lower, upper)?.1, body);
                 }
                 Stmt::Loop { var, kind: LoopKind::Serial, body, .. } if body.len() == 1 => {
                     vars.push(*var);
-                    at = &body[0];
+                    current = &body[0];
                 }
                 Stmt::Loop { var, lower, upper, kind: LoopKind::Unroll, body, .. } if body.len() == 1 => {
                     let (0, extent) = constant_range(lower, upper)? else { return None };
                     unrolled.push((*var, extent));
-                    at = &body[0];
+                    current = &body[0];
                 }
-                Stmt::If { body, .. } if body.len() == 1 => at = &body[0],
+                Stmt::If { body, .. } if body.len() == 1 => current = &body[0],
                 _ => return None,
             }
         };
         let moves = |a: &Affine| a.uses(vector) || vars.iter().any(|v| a.uses(*v));
-        let all = stores(inner);
-        if all.is_empty() || !all.iter().all(|r| r.reduce && !r.inside && !r.index.iter().any(moves)) {
+        let reductions = stores(inner);
+        if reductions.is_empty() || !reductions.iter().all(|r| r.reduce && !r.inside && !r.index.iter().any(moves)) {
             return None;
         }
         let vectors = REDUCED.min((extent + self.lanes(vector) - 1) / self.lanes(vector));
         if !unrolled.is_empty() {
             let points: i64 = unrolled.iter().map(|u| u.1).product();
             let plain = inner.iter().all(|s| matches!(s, Stmt::Store { .. }));
-            if vectors > 1 || !plain || all.len() as i64 * points > self.target.vector_registers as i64 / 2 {
+            if vectors > 1 || !plain || reductions.len() as i64 * points > self.target.vector_registers as i64 / 2 {
                 return None;
             }
         }
@@ -241,8 +242,8 @@ impl Parts {
         let new = |&(v, _): &(Var, i64)| s.nest.new_var(s.nest.vars[v.0 as usize].clone());
         let points: Vec<Var> = self.unrolled.iter().map(new).collect();
         let moved = |v: Var| {
-            let at = self.unrolled.iter().position(|u| u.0 == v);
-            Affine::var(at.map_or(v, |at| points[at]))
+            let position = self.unrolled.iter().position(|u| u.0 == v);
+            Affine::var(position.map_or(v, |position| points[position]))
         };
         let inside = make(&points, &moved);
         let around = |inside, (&v, u): (&Var, &(Var, i64))| constant_loop(LoopKind::Unroll, v, u.1, vec![inside]);
@@ -263,13 +264,13 @@ impl Parts {
                     let name = format!("{}_lanes", target.name);
                     let part = BufferId(s.nest.buffers.len() as u32);
                     s.nest.buffers.push(Buffer::dense(name, dtype, &self.shape(), BufferKind::Local));
-                    let at = |points: &[Var], v: Var| -> Vec<Index> {
+                    let subscripts = |points: &[Var], v: Var| -> Vec<Index> {
                         points.iter().chain([&v]).map(|&v| Index::Affine(Affine::var(v))).collect()
                     };
                     let neutral = Scalar::neutral(op, dtype).unwrap_or(Scalar { dtype, bits: 0 });
                     let first = s.copy_var(self.var);
                     let start = self.at_points(s, |points, _| {
-                        let index = at(points, first);
+                        let index = subscripts(points, first);
                         let start = Stmt::Store { buffer: part, index, value: Expr::Const(neutral), reduce: None };
                         vector_loop(first, self.group, vec![start])
                     });
@@ -277,7 +278,8 @@ impl Parts {
                     let last = s.copy_var(self.var);
                     let numbers = numbers_only(op, &value).is_some();
                     let end = self.at_points(s, |points, moved| {
-                        let read = Access { buffer: part, index: at(points, last), guard: vec![], otherwise: None };
+                        let read =
+                            Access { buffer: part, index: subscripts(points, last), guard: vec![], otherwise: None };
                         let index = index.iter().filter_map(|i| i.affine()).map(|a| Index::Affine(a.substitute(moved)));
                         let value = Expr::Load(read);
                         let value = if numbers { Expr::binary(op, Expr::Const(neutral), value) } else { value };
@@ -286,7 +288,7 @@ impl Parts {
                     });
                     self.after.push(end);
                     let points: Vec<Var> = self.unrolled.iter().map(|u| u.0).collect();
-                    Stmt::Store { buffer: part, index: at(&points, self.place), value, reduce: Some(op) }
+                    Stmt::Store { buffer: part, index: subscripts(&points, self.place), value, reduce: Some(op) }
                 }
                 other => other,
             });
@@ -374,9 +376,9 @@ fn copy_with(nest: &mut LoopNest, body: &[Stmt], map: &mut HashMap<Var, Affine>)
                 Stmt::If { conditions, body: copy_with(nest, body, map) }
             }
             Stmt::Store { buffer, index, value, reduce } => {
-                let mut one = |v: Var| look(map, v);
-                let index = index.iter().map(|i| i.substitute(&mut one)).collect();
-                let value = value.substitute(&mut one);
+                let mut replaced = |v: Var| look(map, v);
+                let index = index.iter().map(|i| i.substitute(&mut replaced)).collect();
+                let value = value.substitute(&mut replaced);
                 Stmt::Store { buffer: *buffer, index, value, reduce: *reduce }
             }
         });
@@ -384,18 +386,18 @@ fn copy_with(nest: &mut LoopNest, body: &[Stmt], map: &mut HashMap<Var, Affine>)
     out
 }
 
-/// Unrolls short innermost loops completely and others by a small factor, as long as their variable is below `own`.
-fn unroll(nest: &mut LoopNest, target: &Target, own: u32, body: Vec<Stmt>) -> Vec<Stmt> {
+/// Unrolls short innermost loops completely and others by a small factor, as long as their variable is below `declared`.
+fn unroll(nest: &mut LoopNest, target: &Target, declared: u32, body: Vec<Stmt>) -> Vec<Stmt> {
     let mut out = vec![];
     for stmt in body {
         match stmt {
             Stmt::Loop { kind: LoopKind::Vector, .. } => out.push(stmt),
-            stmt if is_tiled(target, &stmt) => out.push(stmt.map_body(|body| unroll(nest, target, own, body))),
-            Stmt::Loop { var, kind: LoopKind::Serial, .. } if var.0 < own => {
-                let l = stmt.map_body(|body| unroll(nest, target, own, body));
+            stmt if is_tiled(target, &stmt) => out.push(stmt.map_body(|body| unroll(nest, target, declared, body))),
+            Stmt::Loop { var, kind: LoopKind::Serial, .. } if var.0 < declared => {
+                let l = stmt.map_body(|body| unroll(nest, target, declared, body));
                 out.extend(unrolled(nest, target, l));
             }
-            other => out.push(other.map_body(|body| unroll(nest, target, own, body))),
+            other => out.push(other.map_body(|body| unroll(nest, target, declared, body))),
         }
     }
     out
@@ -403,11 +405,11 @@ fn unroll(nest: &mut LoopNest, target: &Target, own: u32, body: Vec<Stmt>) -> Ve
 
 /// Returns true for the loops and conditions around an instruction whose sums stay in tiles or matrices throughout them.
 fn is_tiled(target: &Target, stmt: &Stmt) -> bool {
-    let mut found = false;
+    let mut tiled = false;
     stmt.visit(&mut |s| {
-        found |= matches!(s, Stmt::Loop { kind: LoopKind::Instruction(name), .. } if target.sums_rows(*name));
+        tiled |= matches!(s, Stmt::Loop { kind: LoopKind::Instruction(name), .. } if target.sums_rows(*name));
     });
-    found
+    tiled
 }
 
 /// Largest numbers of vector statements: of a completely unrolled loop, and of one iteration for unrolling by 4 and by 2.
@@ -458,10 +460,10 @@ fn unrolled(nest: &mut LoopNest, target: &Target, stmt: Stmt) -> Vec<Stmt> {
         body: vec![unrolled],
     }];
     if main < trips {
-        let rest = nest.new_var(nest.vars[var.0 as usize].clone());
-        let copy = copied(nest, &body, var, &Affine::var(rest));
+        let tail = nest.new_var(nest.vars[var.0 as usize].clone());
+        let copy = copied(nest, &body, var, &Affine::var(tail));
         out.push(Stmt::Loop {
-            var: rest,
+            var: tail,
             lower: vec![Bound::constant(first + main * step)],
             upper: vec![Bound::constant(first + trips * step)],
             step,

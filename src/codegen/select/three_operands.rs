@@ -23,16 +23,21 @@ pub fn join(function: &mut Function, target: &Target) {
     let vectors = uses(function, Class::Vector);
     let runs = runs(function);
     let mut joined = BTreeSet::new();
-    for at in 0..function.insts.len() {
-        let Inst::VCopy { dst, ty, src: c } = function.insts[at] else { continue };
-        let after = |places: &[usize]| places.get(places.partition_point(|&p| p <= at)).copied();
+    for index in 0..function.insts.len() {
+        let Inst::VCopy { dst, ty, src: c } = function.insts[index] else { continue };
+        let after = |places: &[usize]| places.get(places.partition_point(|&p| p <= index)).copied();
         let (read, written) = (vectors.read(dst.index()), vectors.written(dst.index()));
         let Some(end) = after(read).filter(|&end| after(written) == Some(end)) else { continue };
         let Inst::VFma { acc, negate, ty: added, a, b } = function.insts[end] else { continue };
         let apart = a != dst && b != dst && acc == dst && c != dst;
-        if ty == added && ty.lane.is_float() && apart && runs[at] == runs[end] && vectors.stays(c.index(), at, end) {
+        if ty == added
+            && ty.lane.is_float()
+            && apart
+            && runs[index] == runs[end]
+            && vectors.stays(c.index(), index, end)
+        {
             function.insts[end] = Inst::VFmaSum { dst, ty, c, negate, a, b };
-            joined.insert(at);
+            joined.insert(index);
         }
     }
     remove(function, &joined);

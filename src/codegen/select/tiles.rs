@@ -43,13 +43,13 @@ fn row_parts(extent: i64, cleared: bool, most: usize) -> Vec<(i64, Vec<i64>)> {
 
 /// Returns true if a statement sets all sums of a block to zero: its subscripts count through the rows and columns.
 fn clears(stmt: &Stmt, block: &Block) -> bool {
-    let (mut at, mut loops) = (stmt, vec![]);
+    let (mut current, mut loops) = (stmt, vec![]);
     let (buffer, index) = loop {
-        match at {
+        match current {
             Stmt::Loop { var, lower, upper, step, kind, body } if !kind.is_parallel() => {
                 let (Some((0, end)), [inside]) = (constant_range(lower, upper), &body[..]) else { return false };
                 loops.push((*var, *step, ceil_div(end, *step)));
-                at = inside;
+                current = inside;
             }
             Stmt::Store { buffer, index, value: Expr::Const(zero), reduce: None } if zero.bits == 0 => {
                 break (*buffer, index);
@@ -57,10 +57,10 @@ fn clears(stmt: &Stmt, block: &Block) -> bool {
             _ => return false,
         }
     };
-    let counts = |(own, cleared): (&Index, &Index)| {
-        let (Some(own), Some(cleared)) = (own.affine(), cleared.affine()) else { return false };
+    let counts = |(written, cleared): (&Index, &Index)| {
+        let (Some(written), Some(cleared)) = (written.affine(), cleared.affine()) else { return false };
         let axis =
-            block.outer.into_iter().chain(block.rows).chain(block.columns).find(|axis| *own == Affine::var(axis.0));
+            block.outer.into_iter().chain(block.rows).chain(block.columns).find(|axis| *written == Affine::var(axis.0));
         let mut digits: Vec<(i64, i64)> = vec![];
         for &(v, coefficient) in &cleared.terms {
             let Some(l) = loops.iter().find(|l| l.0 == v) else { return false };
@@ -68,7 +68,7 @@ fn clears(stmt: &Stmt, block: &Block) -> bool {
         }
         digits.sort_unstable();
         let total = digits.iter().try_fold(1, |total, &(unit, count)| (unit == total).then_some(total * count));
-        cleared.constant == 0 && (axis.is_some() || own.is_constant()) && total == Some(axis.map_or(1, |a| a.1))
+        cleared.constant == 0 && (axis.is_some() || written.is_constant()) && total == Some(axis.map_or(1, |a| a.1))
     };
     let used = |l: &(Var, i64, i64)| index.iter().filter_map(Index::affine).filter(|a| a.uses(l.0)).count() == 1;
     buffer == block.buffer && loops.iter().all(used) && block.index.iter().zip(index).all(counts)
@@ -149,8 +149,8 @@ impl Selector<'_> {
         for i in 0..pass.rows.len() {
             for j in 0..pass.columns.len() {
                 self.enter_tile(block, pass, [i, j]);
-                let at = self.address(block.buffer, block.index)?;
-                let addr = self.tile_address(&at)?;
+                let address = self.address(block.buffer, block.index)?;
+                let addr = self.tile_address(&address)?;
                 let inst = inst(pass.sum(i, j), addr, stride);
                 self.out.push(Node::Inst(inst));
             }
@@ -170,11 +170,11 @@ impl Selector<'_> {
         self.env[block.terms.0 as usize] = Affine::constant(0);
     }
 
-    fn tile_address(&mut self, at: &Address) -> Selected<Addr> {
-        if !at.gather.is_empty() || at.linear.uses(LANE) {
+    fn tile_address(&mut self, address: &Address) -> Selected<Addr> {
+        if !address.gather.is_empty() || address.linear.uses(LANE) {
             return self.internal("a tile at subscripts from data");
         }
-        Ok(self.element_address(at))
+        Ok(self.element_address(address))
     }
 
     /// Bytes between the elements of an access along a variable; 0 where there is none.
@@ -257,8 +257,8 @@ impl Selector<'_> {
             };
             for j in columns {
                 let other = if pass.keeps_columns() { Tile(first.0 + j as u8) } else { first };
-                let known = if pass.keeps_columns() { i > 0 } else { loaded == Some(j) };
-                if !known {
+                let loaded_before = if pass.keeps_columns() { i > 0 } else { loaded == Some(j) };
+                if !loaded_before {
                     self.enter_tile(block, pass, [i, j]);
                     self.tile_load(b, other, strides[1])?;
                     loaded = Some(j);
@@ -277,8 +277,8 @@ impl Selector<'_> {
         if access.guard.iter().any(|g| self.facts.decide(&self.resolve(g)) != Some(true)) {
             return self.internal("an operand of a tile instruction under a guard");
         }
-        let at = self.address(access.buffer, &access.index)?;
-        let addr = self.tile_address(&at)?;
+        let address = self.address(access.buffer, &access.index)?;
+        let addr = self.tile_address(&address)?;
         self.out.push(Node::Inst(Inst::TileLoad { tile, addr, stride }));
         Ok(())
     }
@@ -303,9 +303,9 @@ impl Selector<'_> {
 /// Gives the tile registers of a function their shapes once where all are equal, and gives them up at its end.
 pub fn finish(function: &mut Function) {
     let shapes = |inst: &Inst| if let Inst::TileShapes { shapes } = inst { Some(*shapes) } else { None };
-    let all: Vec<Shapes> = function.insts.iter().filter_map(shapes).collect();
-    let Some(first) = all.first() else { return };
-    if all.iter().all(|s| s == first) {
+    let configurations: Vec<Shapes> = function.insts.iter().filter_map(shapes).collect();
+    let Some(first) = configurations.first() else { return };
+    if configurations.iter().all(|s| s == first) {
         function.insts.retain(|inst| shapes(inst).is_none());
         function.insts.insert(0, Inst::TileShapes { shapes: *first });
     }

@@ -40,16 +40,16 @@ pub fn uses(function: &Function, class: Class) -> Uses {
         Class::Gpr => function.gprs,
         Class::Vector => function.vregs,
     };
-    let mut found = Vec::with_capacity(4 * function.insts.len());
+    let mut accesses = Vec::with_capacity(4 * function.insts.len());
     // of the list after the next, so that the sums below are first the beginnings and at the end those of the lists after
     let mut begins = vec![0; 2 * registers as usize + 2];
-    for (at, inst) in function.insts.iter().enumerate() {
+    for (index, inst) in function.insts.iter().enumerate() {
         inst.registers(|of, access, r| {
             if of == class {
                 let lists = [(access.reads(), 2 * r as usize), (access.writes(), 2 * r as usize + 1)];
                 for (_, list) in lists.into_iter().filter(|l| l.0) {
                     begins[list + 2] += 1;
-                    found.push((list, at));
+                    accesses.push((list, index));
                 }
             }
         });
@@ -57,9 +57,9 @@ pub fn uses(function: &Function, class: Class) -> Uses {
     for list in 1..begins.len() {
         begins[list] += begins[list - 1];
     }
-    let mut places = vec![0; found.len()];
-    for (list, at) in found {
-        places[begins[list + 1]] = at;
+    let mut places = vec![0; accesses.len()];
+    for (list, index) in accesses {
+        places[begins[list + 1]] = index;
         begins[list + 1] += 1;
     }
     Uses { places, begins }
@@ -70,6 +70,6 @@ pub fn remove(function: &mut Function, places: &BTreeSet<usize>) {
     if places.is_empty() {
         return;
     }
-    let mut at = 0..;
-    function.insts.retain(|_| at.next().is_none_or(|at| !places.contains(&at)));
+    let mut indices = 0..;
+    function.insts.retain(|_| indices.next().is_none_or(|index| !places.contains(&index)));
 }

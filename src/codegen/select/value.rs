@@ -141,13 +141,13 @@ pub fn widest(nest: &LoopNest, facts: &Facts, vectors: &[Var], e: &Expr) -> usiz
 fn widest_inside(nest: &LoopNest, facts: &Facts, vectors: &[Var], names: Names, e: &Expr) -> usize {
     let resolve = |a: &Affine| a.clone();
     let dtype = dtype_of(nest, e);
-    let own = match (dtype, e) {
+    let result = match (dtype, e) {
         (DType::I64, Expr::Load(_)) => 8,
         (DType::I64, _) if int_range(nest, facts, &resolve, e).is_some_and(fits_i32) => 4,
         (DType::F64 | DType::I64 | DType::U64 | DType::U32, _) => 8,
         _ => 4,
     };
-    let here = match e {
+    let operand = match e {
         Expr::Load(access) => {
             let large = nest.buffer(access.buffer).span() * dtype.bytes() as i64 > i32::MAX as i64;
             let wide = large && (!access.guard.is_empty() || access.index.iter().any(|i| i.affine().is_none()));
@@ -170,7 +170,7 @@ fn widest_inside(nest: &LoopNest, facts: &Facts, vectors: &[Var], names: Names, 
     // a subscript that is the same for all lanes is an integer in a register of its own
     let in_lanes = |c: &&Expr| !matches!(e, Expr::Load(_)) || vectors.is_empty() || varies_along(c, vectors);
     let inside = e.children().filter(in_lanes).map(|e| widest_inside(nest, facts, vectors, names, e));
-    inside.fold(own.max(here), usize::max)
+    inside.fold(result.max(operand), usize::max)
 }
 
 /// Returns true if a value may differ between iterations of the loops over `vars`.
@@ -192,8 +192,8 @@ pub fn buffer_width(nest: &LoopNest, b: BufferId) -> usize {
 impl Selector<'_> {
     /// The type of a value: all lanes that fit beside the widest for uniform values, else the lanes at work.
     pub fn ty(&self, lane: Lane, uniform: bool) -> VType {
-        let all = self.target.vector_bytes / self.chunk.widest.max(lane.bytes());
-        VType { lane, lanes: if uniform { all as u8 } else { self.chunk.lanes } }
+        let lanes = self.target.vector_bytes / self.chunk.widest.max(lane.bytes());
+        VType { lane, lanes: if uniform { lanes as u8 } else { self.chunk.lanes } }
     }
 
     /// The lane type that holds `dtype` beside the lanes at work: where these have 8 or 16 bits, all integers have as many.

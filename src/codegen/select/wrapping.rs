@@ -12,8 +12,8 @@ use std::collections::HashSet;
 
 /// Replaces the u32 of `nest`, as far as they wrap.
 pub fn as_signed(nest: &mut LoopNest) {
-    let all = nest.buffers.iter().enumerate().filter(|(_, b)| b.dtype == DType::U32 && b.literals.is_none());
-    let mut wrapping: HashSet<BufferId> = all.map(|(i, _)| BufferId(i as u32)).collect();
+    let unsigned = nest.buffers.iter().enumerate().filter(|(_, b)| b.dtype == DType::U32 && b.literals.is_none());
+    let mut wrapping: HashSet<BufferId> = unsigned.map(|(i, _)| BufferId(i as u32)).collect();
     loop {
         let before = wrapping.len();
         for statement in &nest.body {
@@ -73,9 +73,9 @@ fn low(nest: &LoopNest, e: &Expr, wrapping: &HashSet<BufferId>) -> Option<Expr> 
     match e {
         Expr::Const(s) => Some(Expr::Const(signed(s))),
         Expr::Load(a) => {
-            let here = wrapping.contains(&a.buffer) && a.index.iter().all(|i| i.value().is_none_or(untouched));
+            let wraps = wrapping.contains(&a.buffer) && a.index.iter().all(|i| i.value().is_none_or(untouched));
             let otherwise = a.otherwise.as_ref().map(signed);
-            here.then(|| Expr::Load(Access { otherwise, ..a.clone() }))
+            wraps.then(|| Expr::Load(Access { otherwise, ..a.clone() }))
         }
         Expr::Cast(_, a) if dtype(a) == DType::U32 => low(nest, a, wrapping),
         Expr::Cast(_, a) if dtype(a) == DType::I32 && untouched(a) => Some((**a).clone()),

@@ -379,9 +379,9 @@ impl Machine<'_> {
     /// An element widened to 64 bits: integers by their sign, floats as bits.
     fn element(&mut self, address: i64, mem: DType) -> Result<u64> {
         let bytes = self.bytes(address, mem.bytes())?;
-        let mut all = [0; 8];
-        all[..bytes.len()].copy_from_slice(bytes);
-        let bits = u64::from_le_bytes(all);
+        let mut padded = [0; 8];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        let bits = u64::from_le_bytes(padded);
         Ok(match mem {
             DType::I8 => bits as i8 as i64 as u64,
             DType::I16 => bits as i16 as i64 as u64,

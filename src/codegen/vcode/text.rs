@@ -38,19 +38,19 @@ impl<'a> Cursor<'a> {
     fn literal(&mut self, text: &str) -> Option<()> {
         self.skip_blanks();
         let text = text.trim();
-        let rest = self.rest.strip_prefix(text)?;
-        if text.ends_with(char::is_alphanumeric) && rest.starts_with(char::is_alphanumeric) {
+        let remainder = self.rest.strip_prefix(text)?;
+        if text.ends_with(char::is_alphanumeric) && remainder.starts_with(char::is_alphanumeric) {
             return None;
         }
-        self.rest = rest;
+        self.rest = remainder;
         Some(())
     }
 
     fn word(&mut self) -> &'a str {
         self.skip_blanks();
         let end = self.rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(self.rest.len());
-        let (word, rest) = self.rest.split_at(end);
-        self.rest = rest;
+        let (word, remainder) = self.rest.split_at(end);
+        self.rest = remainder;
         word
     }
 
@@ -244,8 +244,8 @@ impl Text for InstructionName {
     fn parse(text: &mut Cursor) -> Option<InstructionName> {
         text.skip_blanks();
         let end = text.rest.find(char::is_whitespace).unwrap_or(text.rest.len());
-        let (name, rest) = text.rest.split_at(end);
-        text.rest = rest;
+        let (name, remainder) = text.rest.split_at(end);
+        text.rest = remainder;
         InstructionName::new(name)
     }
 }
@@ -359,14 +359,14 @@ pub fn parse(text: &str) -> Result<Vec<Function>> {
     // The ends of the open bodies: the function's own is `None`.
     let mut open: Vec<Option<Inst>> = vec![];
     for (n, line) in text.lines().enumerate() {
-        let fail = |at: &str| Err(Error::Invalid(format!("VCode text, line {}: `{at}` is not expected", n + 1)));
+        let fail = |text: &str| Err(Error::Invalid(format!("VCode text, line {}: `{text}` is not expected", n + 1)));
         match (line.trim(), functions.last_mut()) {
             ("", _) => {}
             ("}", Some(function)) if !open.is_empty() => function.insts.extend(open.pop().flatten()),
             (line, Some(function)) if !open.is_empty() => {
                 let inst = match instruction(line) {
                     Ok(inst) => inst,
-                    Err(at) => return fail(at),
+                    Err(text) => return fail(text),
                 };
                 match inst {
                     Inst::LoopStart { .. } => open.push(Some(Inst::LoopEnd)),
@@ -406,8 +406,8 @@ fn instruction(line: &str) -> std::result::Result<Inst, &str> {
 }
 
 fn header(line: &str) -> Option<Function> {
-    let (name, rest) = line.strip_prefix("function ")?.rsplit_once(" (")?;
-    let mut text = Cursor::new(rest);
+    let (name, arguments) = line.strip_prefix("function ")?.rsplit_once(" (")?;
+    let mut text = Cursor::new(arguments);
     let (mut parallel, mut wave) = (None, None);
     if text.literal("serial").is_none() {
         text.literal("parallel")?;

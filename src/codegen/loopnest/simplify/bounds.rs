@@ -50,7 +50,7 @@ pub fn sink_conditions(var: Var, l: &OldLoop, mut body: Vec<Stmt>) -> Vec<Stmt> 
     if !l.kind.is_parallel() {
         for c in common(&body).unwrap_or_default() {
             let k = c.coefficient(var);
-            let rest = c.clone().plus(var, -k);
+            let others = c.clone().plus(var, -k);
             let taken = match (l.kind, k) {
                 (_, 0) => {
                     outside.push(c.clone());
@@ -58,12 +58,12 @@ pub fn sink_conditions(var: Var, l: &OldLoop, mut body: Vec<Stmt>) -> Vec<Stmt> 
                 }
                 // k·v + rest ≥ 0: v ≥ ⌈-rest / k⌉
                 (LoopKind::Serial, 1..) if l.step == 1 => {
-                    lower.push(Bound { affine: rest.scale(-1), divisor: k });
+                    lower.push(Bound { affine: others.scale(-1), divisor: k });
                     true
                 }
                 // v ≤ ⌊rest / -k⌋
                 (LoopKind::Serial, ..=-1) => {
-                    upper.push(Bound { affine: rest.offset(-k), divisor: -k });
+                    upper.push(Bound { affine: others.offset(-k), divisor: -k });
                     true
                 }
                 _ => false,
@@ -79,7 +79,7 @@ pub fn sink_conditions(var: Var, l: &OldLoop, mut body: Vec<Stmt>) -> Vec<Stmt> 
 
 /// The conditions under which each statement of `body` stands, over variables from outside; `None` for no statement.
 fn common(body: &[Stmt]) -> Option<Vec<Affine>> {
-    let mut all: Option<Vec<Affine>> = None;
+    let mut in_all: Option<Vec<Affine>> = None;
     for stmt in body.iter().rev() {
         let of_statement = match stmt {
             Stmt::Store { .. } => Some(vec![]),
@@ -92,26 +92,28 @@ fn common(body: &[Stmt]) -> Option<Vec<Affine>> {
                 common(body).map(|conditions| conditions.into_iter().filter(|c| !c.uses(*var)).collect::<Vec<Affine>>())
             }
             Stmt::Let { var, .. } => {
-                if let Some(all) = &mut all {
-                    all.retain(|c| !c.uses(*var));
+                if let Some(in_all) = &mut in_all {
+                    in_all.retain(|c| !c.uses(*var));
                 }
                 None
             }
         };
-        all = match (all, of_statement) {
+        in_all = match (in_all, of_statement) {
             (None, of_statement) => of_statement,
-            (all, None) => all,
-            (Some(all), Some(of_statement)) => Some(all.into_iter().filter(|c| of_statement.contains(c)).collect()),
+            (in_all, None) => in_all,
+            (Some(in_all), Some(of_statement)) => {
+                Some(in_all.into_iter().filter(|c| of_statement.contains(c)).collect())
+            }
         };
     }
-    let mut all = all?;
+    let mut in_all = in_all?;
     let mut unique = vec![];
-    all.retain(|c| {
+    in_all.retain(|c| {
         let new = !unique.contains(c);
         unique.push(c.clone());
         new
     });
-    Some(all)
+    Some(in_all)
 }
 
 /// `body` without the condition.

@@ -49,10 +49,10 @@ impl Simplifier<'_> {
 
     /// Makes a version of the rest of a body for each part of an axis that is not a loop: a parallel variable or a
     /// quotient. `None` when no condition asks for it.
-    pub fn versions(&mut self, rest: &[Stmt], env: &mut Env, facts: &mut Facts) -> Option<Vec<Stmt>> {
+    pub fn versions(&mut self, stmts: &[Stmt], env: &mut Env, facts: &mut Facts) -> Option<Vec<Stmt>> {
         let known = self.vars.len() as u32;
         let mut search = Search { next: known, expanded: vec![], known, open: vec![] };
-        search.statements(rest, &mut env.clone(), &mut facts.clone());
+        search.statements(stmts, &mut env.clone(), &mut facts.clone());
         let axis = normal(&search.open.first()?.known).0;
         let conditions: Vec<(i64, (i64, i64))> = search
             .open
@@ -63,7 +63,7 @@ impl Simplifier<'_> {
             })
             .collect();
         let (lo, hi) = facts.bounds(&axis);
-        let regions = self.regions(&conditions, lo, hi + 1, 1, expanded_size(rest))?;
+        let regions = self.regions(&conditions, lo, hi + 1, 1, expanded_size(stmts))?;
         if regions.len() < 2 {
             return None;
         }
@@ -81,7 +81,7 @@ impl Simplifier<'_> {
             if inside.is_empty() {
                 continue;
             }
-            let body = self.statements(rest, &mut env.clone(), &mut inside);
+            let body = self.statements(stmts, &mut env.clone(), &mut inside);
             if !body.is_empty() {
                 out.push(Stmt::If { conditions, body });
             }
@@ -103,13 +103,13 @@ impl Simplifier<'_> {
         for singles in [true, false] {
             let mut points = BTreeSet::new();
             for &(k, (lo, hi)) in conditions {
-                // the condition holds for all values of the rest from `all` on (k > 0) or before it, for some from `some` on
-                let (all, some) = match k {
+                // the condition holds for all values of the rest from `everywhere` on (k > 0) or before it, for some from `some` on
+                let (everywhere, some) = match k {
                     1.. => (ceil_div(-lo, k), ceil_div(-hi, k)),
                     _ => (lo.div_euclid(-k) + 1, hi.div_euclid(-k) + 1),
                 };
-                points.extend([all, some]);
-                let (from, to) = (all.min(some).max(first), all.max(some).min(end));
+                points.extend([everywhere, some]);
+                let (from, to) = (everywhere.min(some).max(first), everywhere.max(some).min(end));
                 if singles && to - from <= PARTS as i64 * step {
                     points.extend(from..to);
                 }

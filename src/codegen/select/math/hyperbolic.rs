@@ -75,19 +75,19 @@ fn log_one_plus<B: Builder>(b: &mut B, u: B::V, large: Option<(B::V, B::V)>) -> 
     let sum = b.add(one, u);
     let kept = b.sub(sum, one);
     let lost = b.sub(u, kept);
-    let rest = b.div(lost, sum);
+    let correction = b.div(lost, sum);
     let infinity = b.pattern(u, f.infinity_bits);
     let finite = b.less(sum, infinity);
-    let rest = b.select(finite, rest, zero);
-    let (argument, rest) = match large {
-        None => (sum, rest),
+    let correction = b.select(finite, correction, zero);
+    let (argument, correction) = match large {
+        None => (sum, correction),
         Some((is_large, large)) => {
             let doubled = b.float(u, LN_2);
-            (b.select(is_large, large, sum), b.select(is_large, doubled, rest))
+            (b.select(is_large, large, sum), b.select(is_large, doubled, correction))
         }
     };
     let l = log(b, argument);
-    b.add(l, rest)
+    b.add(l, correction)
 }
 
 /// The bound beyond which √(x² ± 1) is |x|, with room: 2^14 in f32, 2^28 in f64.

@@ -162,8 +162,8 @@ pub fn atan<B: Builder>(b: &mut B, x: B::V) -> B::V {
     let tz = b.mul(t, z);
     let small = b.mul(tz, p);
     // what the rounded π/4 and π/2 leave out
-    let rest = if double { PARTS_F64[1] } else { PARTS_F32[1] };
-    let (quarter, half) = (b.float(x, rest / 2.0), b.float(x, rest));
+    let half_pi = if double { PARTS_F64[1] } else { PARTS_F32[1] };
+    let (quarter, half) = (b.float(x, half_pi / 2.0), b.float(x, half_pi));
     let low = b.select(middle, quarter, zero);
     let low = b.select(far, half, low);
     let small = b.add(small, low);

@@ -59,10 +59,12 @@ impl Accesses {
     pub fn of(body: &[Node], pointers: &[Pointer], registers: &Registers) -> Accesses {
         let read_anywhere = read_anywhere(body, pointers);
         let mut out = Accesses { all: vec![], clobbered: vec![], read_anywhere };
-        for (at, node) in body.iter().enumerate() {
+        for (index, node) in body.iter().enumerate() {
             match node {
-                Node::Inst(inst) => out.add(inst, at, true, pointers, registers),
-                Node::If { body, .. } => instructions(body, &mut |inst| out.add(inst, at, false, pointers, registers)),
+                Node::Inst(inst) => out.add(inst, index, true, pointers, registers),
+                Node::If { body, .. } => {
+                    instructions(body, &mut |inst| out.add(inst, index, false, pointers, registers))
+                }
                 _ => {}
             }
         }

@@ -34,15 +34,15 @@ impl Edits {
     /// The body with the changes; `registers` gives new ones.
     pub fn apply(mut self, body: Vec<Node>, registers: &mut Registers) -> Vec<Node> {
         let mut out = vec![];
-        for (at, mut node) in body.into_iter().enumerate() {
-            if let Some(copy) = self.copied.remove(&at) {
+        for (index, mut node) in body.into_iter().enumerate() {
+            if let Some(copy) = self.copied.remove(&index) {
                 node = Node::Inst(copy);
             }
-            if !self.removed.contains(&at) {
+            if !self.removed.contains(&index) {
                 self.rename(&mut node);
                 out.push(node);
             }
-            for (_, node) in self.after.iter().filter(|a| a.0 == at) {
+            for (_, node) in self.after.iter().filter(|a| a.0 == index) {
                 let mut node = node.clone();
                 self.rename(&mut node);
                 out.push(node);

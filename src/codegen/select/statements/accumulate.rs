@@ -100,17 +100,17 @@ impl Selector<'_> {
         if scaled.is_some_and(|product| product.factor == 0.0) {
             return Ok(());
         }
-        let found = self.reductions.iter().position(|r| std::ptr::eq(r.stmt, stmt) && r.target == target);
-        let at = found.unwrap_or_else(|| {
+        let position = self.reductions.iter().position(|r| std::ptr::eq(r.stmt, stmt) && r.target == target);
+        let reduction = position.unwrap_or_else(|| {
             let r = Reduction { stmt, target, op, keeps: false, accumulators: vec![], next: 0 };
             self.reductions.push(r);
             self.reductions.len() - 1
         });
         let whole = self.chunk.first == 0 && self.chunk.count == self.chunk.lanes;
-        let next = self.reductions[at].next;
-        self.reductions[at].next = (next + 1) % ACCUMULATORS;
+        let next = self.reductions[reduction].next;
+        self.reductions[reduction].next = (next + 1) % ACCUMULATORS;
         if let (Some((a, b, negate)), true, BinaryOp::Add, Some(&acc)) =
-            (product(value), whole, op, self.reductions[at].accumulators.get(next))
+            (product(value), whole, op, self.reductions[reduction].accumulators.get(next))
             && contracts(acc.dtype)
             && scaled.is_none_or(|product| product.factor != 1.0)
         {
@@ -121,7 +121,7 @@ impl Selector<'_> {
             return Ok(());
         }
         let (mut v, keeps) = self.reduced_value(op, value)?;
-        self.reductions[at].keeps |= keeps;
+        self.reductions[reduction].keeps |= keeps;
         // A total may not fit into the lanes that its values fit into.
         let lane = self.lane(v.dtype)?;
         v = self.with_lane(v, lane)?;
@@ -134,12 +134,12 @@ impl Selector<'_> {
             v.reg = self.emit(|dst| Inst::VSelect { dst, ty, mask, a, b });
         }
         v.uniform = false;
-        match self.reductions[at].accumulators.get(next).copied() {
+        match self.reductions[reduction].accumulators.get(next).copied() {
             None => {
                 let reg = self.fresh();
                 let ty = self.ty(v.lane, false);
                 self.move_to(reg, v.reg, ty);
-                self.reductions[at].accumulators.push(Val { reg, ..v });
+                self.reductions[reduction].accumulators.push(Val { reg, ..v });
             }
             Some(acc) => {
                 let new = self.combine_total(op, acc, v, keeps)?;

@@ -50,8 +50,8 @@ impl Selector<'_> {
 
     /// Brings the deferred value of a slot into its register.
     pub fn settle(&mut self, a: &Address) {
-        if let Some(at) = self.deferred.iter().position(|d| d.slot == key(a)) {
-            let deferred = self.deferred.remove(at);
+        if let Some(position) = self.deferred.iter().position(|d| d.slot == key(a)) {
+            let deferred = self.deferred.remove(position);
             self.write_deferred(deferred);
         }
     }
@@ -94,8 +94,8 @@ impl Selector<'_> {
             let new = self.plus_scaled(old, factor, x);
             return self.store_value(target, new);
         };
-        let at = self.deferred.iter().position(|d| d.slot == key(target) && d.chunk == self.chunk);
-        let new = match at.map(|at| self.deferred.remove(at)) {
+        let position = self.deferred.iter().position(|d| d.slot == key(target) && d.chunk == self.chunk);
+        let new = match position.map(|position| self.deferred.remove(position)) {
             Some(Deferred { value: None, .. }) if factor == 1.0 && !self.slots.values().any(|s| s.reg == x.reg) => {
                 let ty = self.slot_type(&slot);
                 self.deferred.push(Deferred { slot: key(target), chunk: self.chunk, ty, value: Some(x) });

@@ -40,11 +40,11 @@ impl Selector<'_> {
         let now = self.tree.vregs;
         // a load that was used long ago is cheaper done again than kept in a register
         let far = (self.target.vector_registers * 5 / 8) as u32;
-        if let Some(known) = self.values.get_mut(&key)
-            && (known.span.is_none() || now - known.used < far)
+        if let Some(earlier) = self.values.get_mut(&key)
+            && (earlier.span.is_none() || now - earlier.used < far)
         {
-            known.used = now;
-            return known.reg;
+            earlier.used = now;
+            return earlier.reg;
         }
         let dst = self.fresh();
         self.out.push(Node::Inst(make(dst)));
@@ -120,11 +120,11 @@ impl Selector<'_> {
     }
 
     /// Restores the values known before a branch, except those in memory that it wrote. Versions identify registers.
-    pub fn forget_since(&mut self, known: Block) {
+    pub fn forget_since(&mut self, before: Block) {
         let after = Block {
-            values: std::mem::replace(&mut self.values, known.values),
-            integers: std::mem::replace(&mut self.integers, known.integers),
-            branches: std::mem::replace(&mut self.branches, known.branches),
+            values: std::mem::replace(&mut self.values, before.values),
+            integers: std::mem::replace(&mut self.integers, before.integers),
+            branches: std::mem::replace(&mut self.branches, before.branches),
         };
         self.values.retain(|k, v| v.span.is_none() || after.values.contains_key(k));
         self.integers.retain(|i| after.integers.contains(i));
@@ -132,11 +132,11 @@ impl Selector<'_> {
     }
 
     pub fn known_branch(&self, key: &Branch) -> Option<Val> {
-        let found = self.branches.iter().find(|(b, v)| {
+        let branch = self.branches.iter().find(|(b, v)| {
             let chunk = if v.uniform { b.chunk } else { key.chunk };
             *b == Branch { chunk, ..key.clone() }
         });
-        found.filter(|_| key.address.gather.is_empty()).map(|b| b.1)
+        branch.filter(|_| key.address.gather.is_empty()).map(|b| b.1)
     }
 
     pub fn remember_branch(&mut self, key: Branch, v: Val) {
