@@ -424,6 +424,23 @@ mod tests {
         }
     }
 
+    /// In a band of its own the row `j` has the distance (1, 1) behind it; in one band both rows carry it.
+    #[test]
+    fn a_band_inside_carries_what_the_one_around_it_leaves() {
+        for (between, coincident) in [("band", true), ("", false)] {
+            let text = format!(
+                "scop diagonal {{ A: f32[8][8] inout;
+                   S(i < 8, j < 8) if i - 1 >= 0 && j - 1 >= 0: A[i][j] = A[i - 1][j - 1];
+                   order band i [serial] S(i) {between} j [serial] S(j) leaf }}"
+            );
+            let scop = crate::poly::parse::scop(&text).unwrap();
+            let flagged = flag(&scop, &dependence::analyze(&scop).unwrap(), &scop.order).unwrap();
+            let mut last = None;
+            flagged.for_each_band(&mut |band| last = band.rows.last().map(|r| r.coincident));
+            assert_eq!(last, Some(coincident), "{text}");
+        }
+    }
+
     /// Waves run in the order of the sum of both rows: distance (1, -2) goes back, (1, -1) runs in parallel, (2, -1) is legal.
     #[test]
     fn the_sum_of_two_rows_in_waves_must_not_fall() {

@@ -570,6 +570,26 @@ fn steps_of_a_serial_row_run_in_parallel() {
     }
     assert!(!parallel(band(vec![t.clone()], band(vec![Row { coincident: false, ..i.clone() }], Node::Leaf)), 1e9));
     assert!(!parallel(band(vec![Row { tile: 4, ..t }], band(vec![i.clone()], Node::Leaf)), 1e9));
+    assert!(!parallel(Node::Leaf, 1e9));
+}
+
+/// A copy has no operations, and takes time all the same: with one product behind it, a third of a step.
+#[test]
+fn copies_in_the_steps_of_a_serial_row_run_in_parallel() {
+    let text = "scop steps { A: f32[64][4096] inout; B: f32[64][4096] inout;
+      S(t < 64, i < 4096) if t - 1 >= 0: A[t][i] = A[t - 1][i];
+      R(t < 64, i < 4096) if t - 1 >= 0: B[t][i] = (B[t - 1][i] * B[t - 1][i]); }";
+    let scop = crate::poly::parse::scop(text).unwrap();
+    let part = |id: u32| (vec![StatementId(id)], band(vec![serial_row(&[id], 1, true)], Node::Leaf));
+    let machine = Target::avx512().machine;
+    for (steps, copied) in [(3.1, true), (2.9, false)] {
+        let mut node = band(vec![serial_row(&[0, 1], 0, false)], Node::Sequence(vec![part(0), part(1)]));
+        assert!(super::in_steps(&scop, &mut node, 64.0 * steps * machine.serial_ns, &machine));
+        let Node::Band(_, child) = &node else { panic!("a band") };
+        let Node::Sequence(parts) = &**child else { panic!("a sequence") };
+        let Node::Band(copy, _) = &parts[0].1 else { panic!("a band") };
+        assert_eq!(copy.rows[0].kind == RowKind::Parallel, copied, "{steps}");
+    }
 }
 
 mod literals;
