@@ -157,8 +157,9 @@ impl Phase<'_> {
             axes.iter().filter(|a| a.conditioned && points(a.iterator) > 1).map(|a| a.iterator).collect();
         let cut = |a: &&Axis| cuttable && a.reduced && a.movable && !a.conditioned && !block.lanes_reduced;
         // Parts are multiples of four, or of eight terms.
-        let whole = |a: &&Axis| 8 % block.terms(a.iterator) == 0;
-        let divisible: Vec<Var> = axes.iter().filter(cut).filter(whole).map(|a| a.iterator).collect();
+        let terms: Vec<i64> = axes.iter().map(|a| block.terms(a.iterator)).collect();
+        let divisible: Vec<Var> =
+            axes.iter().zip(&terms).filter(|(a, n)| cut(a) && 8 % **n == 0).map(|(a, _)| a.iterator).collect();
         let traffic = Traffic {
             uneven: &uneven,
             references: problem.references,
@@ -170,7 +171,7 @@ impl Phase<'_> {
             block: &|v| points(v),
             compute_ns: block.cycles / machine.clock_ghz,
             divisible: &divisible,
-            group: axes.iter().map(|a| block.terms(a.iterator)).fold(4, i64::max),
+            group: terms.iter().copied().fold(4, i64::max),
             straight: problem.is_straight(&problem.points(&block)),
             known: Default::default(),
             strided_sums: block.vector.map_or(0.0, |(v, _)| self.strided_sums(v, dominant)),
