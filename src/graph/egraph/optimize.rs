@@ -176,12 +176,8 @@ pub fn optimize(
     let saturate_ms = ms(start);
     let start = std::time::Instant::now();
     let roots: Vec<Id> = graph.outputs.iter().map(|v| loaded.class[v.0 as usize]).collect();
-    let prices = Prices::new(
-        target,
-        extract::applications(&loaded.network),
-        |weights, moved| resident.place(weights, moved),
-        threads,
-    );
+    let place = |weights, moved| resident.place(weights, moved);
+    let prices = Prices::new(target, extract::applications(&loaded.network), place, threads);
     for term in extract::slower(&loaded.network, &prices) {
         loaded.network.leave_out(&term);
     }
