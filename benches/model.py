@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compare the predicted time of every kernel with its measured time, one thread; write target/bench/model.json.
 
-Networks, PolyBench and the programs of datasets/programs, each compiled for this processor. The figure of a kernel is measured over predicted:
+Networks, PolyBench and the programs of datasets/programs and datasets/loops, each compiled for this processor. The figure of a kernel is measured over predicted:
 above 1 it takes longer than the model of cost says. Kernels below MICROSECONDS are left out: what they take is the clock's noise.
 """
 import argparse
@@ -23,7 +23,7 @@ def groups(words):
     """Title -> (name, arguments of `tilewright bench`) of what is measured."""
     chosen = lambda name: not words or any(word in name for word in words)
     networks = [(name, make) for name, make in suites.network_rows() if chosen(name)]
-    programs = [row for folder in ("polybench", "programs") for row in suites.program_rows(folder, "LARGE") if chosen(row[0])]
+    programs = [row for folder in ("polybench", "programs", "loops") for row in suites.program_rows(folder, "LARGE") if chosen(row[0])]
     return {"kernels of networks": networks, "loop programs": programs}
 
 

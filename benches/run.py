@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure tilewright against its peers, in turn, on the same inputs; write target/bench/report.{json,md,html}.
 
-Suites: networks, int8, architectures, operators, algorithms, products, gemm, polybench, programs, schedules, compile, memory; dynamic dimensions and
+Suites: networks, int8, architectures, operators, algorithms, products, gemm, polybench, programs, loops, schedules, compile, memory; dynamic dimensions and
 predictions have programs of their own, benches/shapes.py and benches/model.py. WORD selects rows by a part of their name. What cannot be measured here is named and left
 out; a contestant whose outputs differ from tilewright's ends its row with a message. Ctrl-C keeps what is finished.
 benches/method.py says what the numbers mean.

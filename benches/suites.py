@@ -288,6 +288,9 @@ SUITES = {
     "programs": {
         "title": "Dynamic programs, recurrences, stencils in place, gathers and pictures as loops, LARGE", "peers": ["gcc_fast", "untransformed"], "threads": [1, 2],
         "rows": lambda: program_rows("programs", "LARGE")},
+    "loops": {
+        "title": "Loop programs of many fields, LARGE", "peers": ["gcc_fast", "untransformed"], "threads": [1, 2],
+        "rows": lambda: program_rows("loops", "LARGE")},
     "schedules": {
         "title": "Schedules by hand beside the ILP's, f32", "peers": ["by_hand", "halide"], "threads": [1, 2],
         "rows": schedule_rows},
