@@ -157,7 +157,7 @@ impl Phase<'_> {
             axes.iter().filter(|a| a.conditioned && points(a.iterator) > 1).map(|a| a.iterator).collect();
         let cut = |a: &&Axis| cuttable && a.reduced && a.movable && !a.conditioned && !block.lanes_reduced;
         // Parts are multiples of four, or of eight terms.
-        let terms: Vec<i64> = axes.iter().map(|a| block.terms(a.iterator)).collect();
+        let terms = block.terms_along(axes);
         let divisible: Vec<Var> =
             axes.iter().zip(&terms).filter(|(a, n)| cut(a) && 8 % **n == 0).map(|(a, _)| a.iterator).collect();
         let traffic = Traffic {

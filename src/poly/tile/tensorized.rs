@@ -264,4 +264,12 @@ impl Block {
     pub fn terms(&self, v: Var) -> i64 {
         self.tensor.as_ref().filter(|t| t.group == v).map_or(1, |t| t.terms)
     }
+
+    /// [`Block::terms`] of each axis.
+    pub(super) fn terms_along(&self, axes: &[Axis]) -> Vec<i64> {
+        match &self.tensor {
+            Some(t) => axes.iter().map(|a| if a.iterator == t.group { t.terms } else { 1 }).collect(),
+            None => vec![1; axes.len()],
+        }
+    }
 }
