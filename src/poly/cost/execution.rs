@@ -131,7 +131,7 @@ impl<'a> Pricer<'a> {
         let (mut block, mut straight) = (vec![], true);
         self.collect(body, &mut vec![], 1.0, &mut block, &mut total, &mut straight);
         let work = self.work(&block, inner);
-        let blocked = forwarding::blocked_loads(self.nest, &block, inner, &|store, buffer, index| {
+        let blocked = forwarding::blocked_loads(self.nest, self.target, &block, inner, &|store, buffer, index| {
             self.in_registers(buffer, index, store)
         });
         total.chains += blocked * self.target.machine.blocked_load_ns * self.target.machine.clock_ghz;

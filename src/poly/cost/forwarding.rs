@@ -4,9 +4,11 @@
 //! of nothing but what it wrote. A vector under a mask meets all bytes of its register, whatever the mask says, and forwards
 //! to none of them (Fog, "The microarchitecture of Intel, AMD and VIA CPUs", on store forwarding stalls; the masks by measurement).
 
+use crate::codegen::Target;
 use crate::codegen::loopnest::LoopNest;
+use crate::codegen::target::Isa;
 use crate::expr::{Affine, BufferId, Index, Var};
-use crate::poly::cost::block::{Expanded, Placed, address_of, distance_along};
+use crate::poly::cost::block::{Expanded, Placed, address_of};
 
 /// Returns true if an element, read or written by this store, is in a register.
 type InRegisters<'a> = &'a dyn Fn(&Placed, BufferId, &[Index]) -> bool;
@@ -25,8 +27,9 @@ struct Span {
 }
 
 impl Span {
-    /// The elements of an access; `None` where they are not neighbours.
-    fn of(nest: &LoopNest, store: &Placed, buffer: BufferId, index: &[Index]) -> Option<Span> {
+    /// The elements of an access; `None` where they are not neighbours. With `masks` a part of a vector is a vector under a
+    /// mask, without them an access of as many elements.
+    fn of(nest: &LoopNest, masks: bool, store: &Placed, buffer: BufferId, index: &[Index]) -> Option<Span> {
         let mut base = address_of(nest, buffer, index)?;
         let (mut starts, mut length, mut masked) = (vec![0], 1, false);
         for e in &store.around {
@@ -34,12 +37,11 @@ impl Span {
             base = base.add_scaled(&Affine::var(e.var), -coefficient);
             let step = match e.lanes {
                 Some(_) if coefficient == 0 => continue,
+                Some(_) if coefficient != 1 => return None,
                 Some(lanes) => {
-                    if distance_along(nest, buffer, index, e.var) != Some(1) {
-                        return None;
-                    }
-                    (length, masked) = (lanes as i64, e.trips % lanes != 0.0);
-                    length
+                    masked = masks && e.trips % lanes != 0.0;
+                    length = if masks { lanes } else { lanes.min(e.trips) } as i64;
+                    lanes as i64
                 }
                 None => coefficient,
             };
@@ -69,10 +71,17 @@ fn copies(starts: &[i64], around: &Expanded, step: i64) -> Vec<i64> {
 }
 
 /// Loads that wait in one execution of `block`, directly in the serial loop over `inner`.
-pub(super) fn blocked_loads(nest: &LoopNest, block: &[Placed], inner: Option<Var>, in_registers: InRegisters) -> f64 {
+pub(super) fn blocked_loads(
+    nest: &LoopNest,
+    target: &Target,
+    block: &[Placed],
+    inner: Option<Var>,
+    in_registers: InRegisters,
+) -> f64 {
+    let masks = target.isa != Isa::Neon;
     let stores: Vec<Option<Span>> = block
         .iter()
-        .map(|s| Span::of(nest, s, s.buffer, s.index).filter(|_| !in_registers(s, s.buffer, s.index)))
+        .map(|s| Span::of(nest, masks, s, s.buffer, s.index).filter(|_| !in_registers(s, s.buffer, s.index)))
         .collect();
     let mut waiting = 0.0;
     for (position, store) in block.iter().enumerate() {
@@ -80,7 +89,7 @@ pub(super) fn blocked_loads(nest: &LoopNest, block: &[Placed], inner: Option<Var
             if in_registers(store, buffer, index) {
                 return;
             }
-            let Some(load) = Span::of(nest, store, buffer, index) else { return };
+            let Some(load) = Span::of(nest, masks, store, buffer, index) else { return };
             let before = stores.iter().enumerate().filter(|(other, _)| block[*other].buffer == buffer);
             let waits = before.filter_map(|(other, written)| {
                 Some((other, waits(&load, written.as_ref()?, other < position, other == position, inner)))

@@ -241,6 +241,10 @@ fn a_load_waits_for_a_store_that_does_not_forward_to_it() {
     // the store of a row of 10 meets six elements of the next row, which is loaded just after it
     assert!(near(of(10, 10, update)), "{}", of(10, 10, update));
     assert_eq!([of(16, 10, update), of(16, 16, update)], [0.0; 2]);
+    // without masks three elements are an access of three
+    let text = "kernel k { X: f32[100][3] argument 0; Y: f32[100][3] argument 1 written;
+                parallel i in 0..100 { vector j in 0..3 { Y[i][j] add = X[i][j]; } } }";
+    assert_eq!(price(&parse::nest(text).unwrap(), &Target::neon()).chains, 0.0);
     // 16 elements that single stores wrote are no vector that one of them forwards; a vector forwards to its own elements
     let after = |stores: &str, read: &str| {
         of(32, 16, &format!("{stores} vector j in 0..LANES {{ Y[i][j + 16] = {read}[i][j]; }}"))
