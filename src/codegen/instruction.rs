@@ -176,6 +176,9 @@ pub const TILES: usize = 8;
 /// Rows and columns of sums in a vector register that holds a matrix.
 pub const MATRIX_SIDE: i64 = 2;
 
+/// Columns of a vector of sums, of which two rows are two matrices.
+pub const MATRIX_COLUMNS: i64 = 2 * MATRIX_SIDE;
+
 /// `extent` rows or columns in tiles of at most `most`: the points of a tile and how many tiles have them. All have as many where
 /// they can; otherwise a smaller one is the last.
 pub fn tile_extents(extent: i64, most: i64) -> impl std::iter::Iterator<Item = (i64, i64)> {

@@ -8,7 +8,7 @@
 //! follows finds the sums in vectors, in registers or in memory. A row or column without a partner is its own, and its sums are
 //! the same twice. Nothing outside of the operands is read.
 
-use crate::codegen::instruction::{MATRIX_SIDE, TensorInstruction};
+use crate::codegen::instruction::{MATRIX_COLUMNS, MATRIX_SIDE, TensorInstruction};
 use crate::codegen::loopnest::Stmt;
 use crate::codegen::select::point_loops::{Block, block, region};
 use crate::codegen::select::state::{Address, Chunk, LANE, LocalMode, Selected, Selector, Stop, Val};
@@ -17,8 +17,6 @@ use crate::codegen::vcode::{Inst, Lane, VType, Vreg, Zip};
 use crate::expr::{Access, Affine, Var};
 use crate::runtime::DType;
 
-/// Columns of a vector of sums.
-const COLUMNS: i64 = 4;
 /// Halves of a register: a row of a matrix of sums, or the terms of a row or column.
 const HALVES: VType = VType { lane: Lane::I64, lanes: 2 };
 
@@ -68,7 +66,7 @@ impl Selector<'_> {
     fn rows_to_matrices(&mut self, block: &Block) -> Selected<Vec<Vreg>> {
         let mut sums = vec![];
         for (outer, (row, height)) in pairs_of_rows(block) {
-            for (column, width) in parts(columns(block), COLUMNS) {
+            for (column, width) in parts(columns(block), MATRIX_COLUMNS) {
                 let mut vectors = vec![];
                 for row in row..row + height {
                     let load = |s: &mut Self, at: &Address| s.load_address(at);
@@ -88,7 +86,7 @@ impl Selector<'_> {
         let (lane, uniform) = (self.lane(dtype)?, block.columns.is_none());
         let mut sums = sums.iter();
         for (outer, (row, height)) in pairs_of_rows(block) {
-            for (column, width) in parts(columns(block), COLUMNS) {
+            for (column, width) in parts(columns(block), MATRIX_COLUMNS) {
                 let matrices: Vec<Vreg> = sums.by_ref().take((width + 1) as usize / 2).copied().collect();
                 let (a, b) = (matrices[0], matrices[matrices.len() - 1]);
                 for (row, &op) in (row..row + height).zip(&PAIRS) {
@@ -161,7 +159,7 @@ impl Selector<'_> {
             in_columns.push(self.group_of_two(b, block.columns, part)?);
         }
         let (lane, temporaries) = (self.lane(self.nest.buffer(block.buffer).dtype)?, block.row.temporaries() as u8);
-        let (ty, mut sums) = (VType { lane, lanes: COLUMNS as u8 }, sums.iter());
+        let (ty, mut sums) = (VType { lane, lanes: MATRIX_COLUMNS as u8 }, sums.iter());
         for (outer, pair) in pairs_of_rows(block) {
             self.enter(block.outer, outer);
             self.enter(block.columns, 0);

@@ -4,7 +4,7 @@
 //! reduction takes a group of terms of both operands: the model of the block is that of a statement whose elements are as
 //! wide as a group and whose reduction has as many steps as groups.
 
-use crate::codegen::instruction::{MATRIX_SIDE, TILE_ROWS, tile_extents, tile_rows};
+use crate::codegen::instruction::{MATRIX_COLUMNS, MATRIX_SIDE, TILE_ROWS, tile_extents, tile_rows};
 use crate::expr::Var;
 use crate::expr::interval::ceil_div;
 use crate::poly::analysis::access::{Along, Reference};
@@ -102,8 +102,6 @@ impl Problem<'_> {
     }
 }
 
-/// Columns of a vector of sums, of which two rows are two matrices.
-const MATRIX_COLUMNS: i64 = 4;
 /// Registers that two rows of an operand pass through.
 const IN_PASSING: i64 = 3;
 
