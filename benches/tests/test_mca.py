@@ -14,9 +14,9 @@ class Loops(unittest.TestCase):
         outer = ["mov x0, #4", "mov x1, #8", "fmla v0.4s, v1.4s, v2.s[0]", "subs x1, x1, #1", "b.ne\t#-8", "subs x0, x0, #1", "b.ne\t#-20"]
         self.assertEqual(mca.innermost_loops(outer), [outer[2:5]])
 
-    def test_arithmetic_is_that_of_vectors(self):
-        loop = ["ldr\tq0, [x1]", "fmla\tv0.4s, v1.4s, v2.s[0]", "add\tx1, x1, #16", "sdot\tv3.4s, v4.16b, v5.4b[0]", "ext\tv1.16b, v1.16b, v1.16b, #8"]
-        self.assertEqual(mca.arithmetic(loop), 2)
+    def test_products_are_counted_beside_all_arithmetic(self):
+        loop = ["ldr\tq0, [x1]", "fmla\tv0.4s, v1.4s, v2.s[0]", "add\tx1, x1, #16", "sdot\tv3.4s, v4.16b, v5.4b[0]", "add\tv6.4s, v6.4s, v3.4s", "ext\tv1.16b, v1.16b, v1.16b, #8"]
+        self.assertEqual(mca.arithmetic(loop), (2, 3))
 
     def test_a_kernel_is_within_the_limit_on_all_cores_but_one(self):
         near, far = {"cycles": 11, "limit": 10}, {"cycles": 20, "limit": 10}
