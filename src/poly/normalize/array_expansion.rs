@@ -32,9 +32,11 @@ pub fn expand(scop: &Scop) -> Result<Scop> {
         let tensor = BufferId(t as u32);
         let regions = Expander { scop, isl: &isl, tensor }.regions()?;
         for (k, region) in regions.iter().enumerate() {
+            let added = region.rows.iter().rposition(|row| !is_subscript(scop, tensor, region, row));
+            let rows = &region.rows[..added.map_or(0, |last| last + 1)];
             let mut shape: Vec<i64> = vec![];
             let bytes = |shape: &[i64]| shape.iter().chain(&decl.shape).product::<i64>() * decl.dtype.bytes() as i64;
-            for row in &region.rows {
+            for row in rows {
                 let (first, v) = (row.phi[0].0, iterator(row, row.phi[0].0));
                 let extent = v.map_or(1, |v| scop.statement(first).iterators[v.0 as usize].extent);
                 if bytes(&shape).saturating_mul(extent) > MAX_BYTES {
@@ -42,7 +44,7 @@ pub fn expand(scop: &Scop) -> Result<Scop> {
                 }
                 shape.push(extent);
             }
-            let rows = &region.rows[..shape.len()];
+            let rows = &rows[..shape.len()];
             let target = if k == 0 { tensor } else { BufferId(out.tensors.len() as u32) };
             let name = if k == 0 { decl.name.clone() } else { format!("{}_{}", decl.name, k + 1) };
             let expanded = TensorDecl {
@@ -81,6 +83,30 @@ pub fn expand(scop: &Scop) -> Result<Scop> {
 /// what one iteration of the loops touches.
 fn is_scalar(t: &TensorDecl) -> bool {
     t.shape.iter().all(|&n| n == 1)
+}
+
+/// Returns true if all accesses to a temporary have the loop's index as one of their subscripts: its iterations have elements of
+/// their own already. Inside of the last loop that needs a dimension no other gets one; lowering finds what one iteration of the
+/// loops touches by dimensions in the order of the loops.
+fn is_subscript(scop: &Scop, tensor: BufferId, region: &Region, row: &Row) -> bool {
+    let mut subscripts: Vec<Vec<Option<Affine>>> = vec![];
+    for &id in &region.statements {
+        let s = scop.statement(id);
+        let mut note = |index: &[Index]| {
+            subscripts.push(index.iter().map(|i| Some(i.affine()?.add_scaled(row.of(id), -1))).collect());
+        };
+        if s.target == tensor {
+            note(&s.subscripts());
+        }
+        s.body.visit_accesses(&mut |a| {
+            if a.buffer == tensor {
+                note(&a.index);
+            }
+        });
+    }
+    let Some((first, others)) = subscripts.split_first() else { return false };
+    let own = |d: usize| first[d].as_ref().is_some_and(Affine::is_constant) && others.iter().all(|s| s[d] == first[d]);
+    (0..first.len()).any(own)
 }
 
 /// A part of the program that writes all elements of a temporary that it reads, in each iteration of `rows`.
@@ -315,6 +341,21 @@ mod tests {
                for i in 0..N { x[i] = x[i] + u  u = x[i] } }",
         );
         assert_eq!((shape(&scop, "t"), shape(&scop, "t_2"), shape(&scop, "u")), (&[9][..], &[9][..], &[][..]));
+    }
+
+    #[test]
+    fn loops_that_are_subscripts_add_no_dimension() {
+        let scop = expanded(
+            "loop p(N = 9) { f64 A[N][N][4], B[N][N][4]\n temp f64 row[4]
+               for i in 0..N for j in 0..N for c in 0..4 { row[c] = A[i][j][c] * 2.0  B[i][j][c] = row[c] + 1.0 } }",
+        );
+        assert_eq!(shape(&scop, "row"), [9, 9, 4]);
+        // an element for each t, in the order of the loops
+        let scop = expanded(
+            "loop p(N = 9) { f64 A[N][N][4], B[N]\n temp f64 x[N]
+               for i in 0..N for t in 0..4 { x[i] = A[i][0][t] * 2.0  B[i] = B[i] + x[i] } }",
+        );
+        assert_eq!(shape(&scop, "x"), [9, 4, 9]);
     }
 
     #[test]
