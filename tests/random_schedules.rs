@@ -135,7 +135,11 @@ fn check(seed: u64, counts: &mut Counts, said: &mut String) -> Option<String> {
     let mut primitives: Vec<Primitive> = vec![];
     let mut states = vec![Transformed::new(original.written.clone())];
     if maker.chance(20) {
-        primitives.extend([Primitive::Normalize, Primitive::IndexSetSplit, Primitive::ArrayExpand]);
+        primitives.push(Primitive::Normalize);
+        if maker.chance(50) {
+            primitives.push(Primitive::Coalesce);
+        }
+        primitives.extend([Primitive::IndexSetSplit, Primitive::ArrayExpand]);
     }
     for p in &primitives {
         match transform::apply(&original, &states[states.len() - 1], p) {

@@ -16,7 +16,7 @@ use crate::poly::analysis::dependence::{self, Dependences};
 use crate::poly::analysis::index_range::{IndexRange, index_ranges};
 use crate::poly::analysis::legality;
 use crate::poly::cost;
-use crate::poly::normalize::{array_expansion, build, index_set_split, statement_split};
+use crate::poly::normalize::{array_expansion, build, coalesce, index_set_split, statement_split};
 use crate::poly::plan::Candidate;
 use crate::poly::plan::describe::priced;
 use crate::poly::schedule::{RowKind, Schedule, TimeDimension};
@@ -136,11 +136,11 @@ impl Statements {
         Statements::free(|| Ok((build::build(name, program)?, index_ranges(program)?)))
     }
 
-    /// The statements of a loop program, after index-set splitting and array expansion.
+    /// The statements of a loop program, after loop coalescing, index-set splitting and array expansion.
     pub fn of_loops(scop: &Scop) -> Result<Statements> {
         Statements::free(|| {
             let ranges = index_ranges(&scop.as_definitions())?;
-            Ok((array_expansion::expand(&index_set_split::split(scop)?)?, ranges))
+            Ok((array_expansion::expand(&index_set_split::split(&coalesce::coalesce(scop))?)?, ranges))
         })
     }
 

@@ -180,7 +180,10 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("Choose where a value is computed and stored", &["compute_at", "compute_inline", "store_at"]),
     ("Copy operands and results", &["cache_read", "cache_write", "pack", "pack_read"]),
     ("Split a reduction", &["rfactor"]),
-    ("Prepare the program as the compiler does", &["normalize", "index_set_split", "array_expand", "statement_split"]),
+    (
+        "Prepare the program as the compiler does",
+        &["normalize", "coalesce", "index_set_split", "array_expand", "statement_split"],
+    ),
 ];
 
 /// The documentation above the line of `text` that begins so.

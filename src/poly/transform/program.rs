@@ -25,6 +25,19 @@ pub fn normalize(before: &Transformed, original: &SourceProgram) -> Result<Trans
     Ok(Transformed::new((original.normal)()?))
 }
 
+/// `coalesce`: two loops directly inside of each other that all arrays use as one become one
+/// ([`crate::poly::normalize::coalesce`]).
+///
+/// ```text
+/// for j in 0..N                      for jc in 0..3*N
+///   for c in 0..3                      Y[jc] = X[jc + 3*s]
+///     Y[j][c] = X[j + s][c]
+/// ```
+pub fn coalesce(before: &Transformed) -> Result<Transformed> {
+    untouched(before)?;
+    Ok(Transformed::new(crate::poly::normalize::coalesce::coalesce(&before.scop)))
+}
+
 /// `index_set_split`: a loop that reads one element of what it updates becomes one for each side of it, and one for the element
 /// itself ([`crate::poly::normalize::index_set_split`]).
 ///

@@ -15,7 +15,7 @@ use crate::expr::Affine;
 use crate::expr::syntax::Name;
 use crate::expr::syntax::Span;
 use crate::poly::lower;
-use crate::poly::normalize::{array_expansion, index_set_split, statement_split};
+use crate::poly::normalize::{array_expansion, coalesce, index_set_split, statement_split};
 use crate::poly::packing::Packing;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
@@ -64,7 +64,8 @@ fn program(original: &SourceProgram, scop: &Scop) -> Result<Vec<Primitive>> {
         primitives.push(Primitive::Normalize);
     }
     for (primitive, next) in [
-        (Primitive::IndexSetSplit, index_set_split::split as fn(&Scop) -> Result<Scop>),
+        (Primitive::Coalesce, (|scop| Ok(coalesce::coalesce(scop))) as fn(&Scop) -> Result<Scop>),
+        (Primitive::IndexSetSplit, index_set_split::split),
         (Primitive::ArrayExpand, array_expansion::expand),
         (Primitive::StatementSplit, statement_split::split),
     ] {
