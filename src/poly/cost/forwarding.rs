@@ -27,8 +27,8 @@ struct Span {
 }
 
 impl Span {
-    /// The elements of an access; `None` where they are not neighbours. With `masks` a part of a vector is a vector under a
-    /// mask, without them an access of as many elements.
+    /// The elements of an access; `None` where they are not neighbours. With `masks` a part of a vector that fills no
+    /// narrower register is a vector under a mask, without them an access of as many elements.
     fn of(nest: &LoopNest, masks: bool, store: &Placed, buffer: BufferId, index: &[Index]) -> Option<Span> {
         let mut base = address_of(nest, buffer, index)?;
         let (mut starts, mut length, mut masked) = (vec![0], 1, false);
@@ -39,8 +39,9 @@ impl Span {
                 Some(_) if coefficient == 0 => continue,
                 Some(_) if coefficient != 1 => return None,
                 Some(lanes) => {
-                    masked = masks && e.trips % lanes != 0.0;
-                    length = if masks { lanes } else { lanes.min(e.trips) } as i64;
+                    let rest = (e.trips % lanes) as usize;
+                    masked = masks && rest > 0 && !is_register(rest * nest.buffer(buffer).dtype.bytes());
+                    length = if masked { lanes } else { lanes.min(e.trips) } as i64;
                     lanes as i64
                 }
                 None => coefficient,
@@ -61,6 +62,11 @@ impl Span {
             meets && !alike && (written.masked || !inside)
         })
     }
+}
+
+/// Returns true if an instruction of x86 moves so many bytes between a vector register and memory without a mask.
+fn is_register(bytes: usize) -> bool {
+    matches!(bytes, 4 | 8 | 16 | 32 | 64)
 }
 
 /// The starts of all copies along an expanded loop.

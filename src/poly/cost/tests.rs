@@ -241,6 +241,9 @@ fn a_load_waits_for_a_store_that_does_not_forward_to_it() {
     // the store of a row of 10 meets six elements of the next row, which is loaded just after it
     assert!(near(of(10, 10, update)), "{}", of(10, 10, update));
     assert_eq!([of(16, 10, update), of(16, 16, update)], [0.0; 2]);
+    // eight elements fill a register of half the width, which needs no mask
+    let again = "vector j in 0..LANES { Y[i][j] = X[i][j]; } vector k in 0..LANES { Y[i][k + 16] = Y[i][k]; }";
+    assert!(of(32, 8, again) == 0.0 && near(of(32, 10, again)), "{} {}", of(32, 8, again), of(32, 10, again));
     // without masks three elements are an access of three
     let text = "kernel k { X: f32[100][3] argument 0; Y: f32[100][3] argument 1 written;
                 parallel i in 0..100 { vector j in 0..3 { Y[i][j] add = X[i][j]; } } }";
@@ -252,4 +255,43 @@ fn a_load_waits_for_a_store_that_does_not_forward_to_it() {
     let single = "unroll k in 0..16 { Y[i][k] = X[i][k]; }";
     assert!(near(after(single, "Y")), "{}", after(single, "Y"));
     assert_eq!([after(single, "X"), after("vector k in 0..16 { Y[i][k] = X[i][k]; }", "Y")], [0.0; 2]);
+}
+
+#[test]
+fn windows_that_overlap_are_loaded_once() {
+    // sums of three rows, for two rows at a time
+    let of = |step: i64, rows: i64| {
+        let text = format!(
+            "kernel k {{ X: f32[1000][64] argument 0; Y: f32[1000][64] argument 1 written; T: f32[{rows}][16] local;
+               parallel i in 0..400 {{
+                 unroll u in 0..{rows} {{ vector j in 0..16 {{ T[u][j] = f32(0.0); }} }}
+                 unroll r in 0..3 {{ unroll v in 0..{rows} {{ vector j in 0..16 {{
+                   T[v][j] add = X[i + r + {step}*v][2*j]; }} }} }}
+                 unroll w in 0..{rows} {{ vector j in 0..16 {{ Y[i + w][j] = T[w][j]; }} }} }} }}"
+        );
+        let nest = parse::nest(&text).unwrap();
+        let target = Target::avx512();
+        let counts = traffic::traffic_and_counts(&nest, &target).1;
+        execution::cycles(&nest, &target, &counts).ports
+    };
+    let (apart, overlapping) = (of(4, 2), of(1, 2));
+    assert!(overlapping < 0.9 * apart, "{overlapping} {apart}");
+    // 28 rows leave no registers to hold what two of them share
+    assert!(of(1, 28) > 0.95 * of(4, 28), "{} {}", of(1, 28), of(4, 28));
+}
+
+#[test]
+fn registers_are_no_rows_of_memory() {
+    let of = |temporaries: usize| {
+        let declare: String = (0..temporaries).map(|t| format!("T{t}: f32[16] local;")).collect();
+        let fill: String =
+            (0..temporaries).map(|t| format!("vector j in 0..16 {{ T{t}[j] = X[i][16*jo + j]; }}")).collect();
+        let sum = (0..temporaries).fold("f32(0.0)".to_string(), |sum, t| format!("({sum} + T{t}[j])"));
+        let text = format!(
+            "kernel k {{ X: f32[4000][1024] argument 0; Y: f32[4000][1024] argument 1 written; {declare}
+               parallel i in 0..4000 {{ for jo in 0..64 {{ {fill} vector j in 0..16 {{ Y[i][16*jo + j] = {sum}; }} }} }} }}"
+        );
+        priced(&text).starts
+    };
+    assert_eq!(of(20), of(2));
 }
