@@ -39,9 +39,10 @@ pub struct ModelArguments {
     /// Use the tensor instructions that this file declares, beside the built-in ones; they run in a process of their own first
     #[arg(long, value_name = "FILE.tile", help_heading = COMPILER)]
     pub instructions: Option<PathBuf>,
-    /// Constants of the cost model that `tilewright calibrate` measured, in place of the target's
-    #[arg(long, value_name = "FILE", help_heading = COMPILER)]
-    pub machine: Option<PathBuf>,
+    /// Constants of the cost model: of a core by its name, as `tilewright targets` lists them, `generic` for the target's table,
+    /// or a file that `tilewright calibrate` wrote; those of this processor by default, and with `--target` the table
+    #[arg(long, value_name = "NAME|FILE", help_heading = COMPILER)]
+    pub machine: Option<String>,
     /// Price the loops of every kernel, for `explain`.
     #[arg(skip)]
     pub prices: bool,
@@ -157,7 +158,13 @@ impl ModelArguments {
 
     /// The constants asked for.
     pub fn machine(&self) -> Result<Option<Calibration>> {
-        self.machine.as_deref().map(Calibration::load).transpose()
+        let Some(machine) = self.machine.as_deref() else { return Ok(None) };
+        let is_name =
+            Calibration::cores().contains(&machine) || !Path::new(machine).exists() && !machine.contains(['.', '/']);
+        match is_name {
+            true => Calibration::of_core(machine, &target(self.target.as_deref())?).map(Some),
+            false => Calibration::load(Path::new(machine)).map(Some),
+        }
     }
 
     /// The dimensions given, each once.

@@ -3,10 +3,10 @@
 use super::output;
 use super::progress::Progress;
 use std::fmt::Write;
-use tilewright::Result;
-use tilewright::Target;
+use tilewright::internal::codegen::machine::Core;
 use tilewright::internal::codegen::probe::{self, Level, Limits, Rates};
 use tilewright::internal::language::instruction;
+use tilewright::{Calibration, Result, Target};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -96,5 +96,9 @@ fn table() -> String {
         );
         writeln!(text, "{line}").expect("a string takes all text");
     }
+    let own = Core::host().map_or("generic", |core| core.name);
+    let mark = |name: &&str| if *name == own { format!("{name} (this processor)") } else { name.to_string() };
+    let cores: Vec<String> = Calibration::cores().iter().map(mark).collect();
+    writeln!(text, "constants of the cost model for --machine: {}", cores.join(", ")).expect("a string takes all text");
     text
 }

@@ -1,10 +1,14 @@
 //! Constants of one processor, in a file: an explicit input of the compilation, in place of the table of its target.
 
-use crate::codegen::machine::Machine;
+use crate::codegen::machine::{Core, Machine};
 use crate::codegen::target::Target;
+use crate::runtime::error::unknown;
 use crate::runtime::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+
+/// Name of the tables of the targets.
+const GENERIC: &str = "generic";
 
 /// Constants of cost of a processor that runs code for a target, as `tilewright calibrate` measures them. What is compiled
 /// depends on them, and on nothing else of the processor: the same file gives the same bytes.
@@ -21,6 +25,32 @@ impl Calibration {
     /// The table of a target.
     pub fn of(target: &Target) -> Calibration {
         Calibration { target: target.name.clone(), machine: target.machine }
+    }
+
+    /// The constants of a core that is known by name, for a target: `generic` is the target's own table.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where no core has this name, the message names those that exist, and where it does not run the target.
+    pub fn of_core(name: &str, target: &Target) -> Result<Calibration> {
+        let machine = match name {
+            GENERIC => Target::by_name(&target.name)?.machine,
+            name => {
+                let Some(core) = Core::ALL.into_iter().find(|core| core.name == name) else {
+                    return Err(Error::Invalid(unknown("processor core", name, &Calibration::cores())));
+                };
+                if core.vector_bytes != target.vector_bytes {
+                    let target = &target.name;
+                    return Err(Error::Invalid(format!("the constants of {name} are not for {target}")));
+                }
+                core.machine
+            }
+        };
+        Ok(Calibration { target: target.name.clone(), machine })
+    }
+
+    /// The names that [`Calibration::of_core`] knows.
+    pub fn cores() -> Vec<&'static str> {
+        [GENERIC].into_iter().chain(Core::ALL.iter().map(|core| core.name)).collect()
     }
 
     /// Reads a file.
@@ -67,6 +97,19 @@ impl Calibration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cores_have_names() {
+        for name in Calibration::cores() {
+            let of = |target: Target| Calibration::of_core(name, &target);
+            let found = of(Target::avx512()).unwrap();
+            found.machine.check().unwrap();
+            assert_eq!(found.machine == Target::avx512().machine, name == GENERIC, "{name}");
+            assert_eq!(of(Target::avx2()).is_ok(), name == GENERIC, "{name}");
+        }
+        let refused = Calibration::of_core("znver6", &Target::avx512()).unwrap_err().to_string();
+        assert!(refused.contains("there are generic, znver5"), "{refused}");
+    }
 
     #[test]
     fn a_file_is_read_as_it_was_written() {

@@ -1,8 +1,9 @@
 //! The machine: every constant of time, throughput and capacity that the models of cost read, each with its unit and with
 //! the measurement that set it, or the word "unmeasured".
 
-use crate::runtime::{Error, Result};
+use crate::runtime::{Error, ProcessorId, Result};
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 
 /// Defines [`Machine`] and its values for each processor. A row: name, type, value (one for all, or one for AVX-512, AVX2 and
 /// NEON), unit, meaning, measurement.
@@ -122,6 +123,63 @@ impl Machine {
     }
 }
 
+/// A processor core whose constants were measured.
+#[derive(Debug)]
+pub struct Core {
+    /// Name for `--machine`, as compilers call it.
+    pub name: &'static str,
+    /// Bytes of a vector of the targets that the constants are for.
+    pub vector_bytes: usize,
+    pub machine: Machine,
+    vendor: &'static [u8; 12],
+    family: u32,
+    models: RangeInclusive<u32>,
+}
+
+impl Core {
+    /// All cores.
+    pub const ALL: [Core; 1] = [Core {
+        name: "znver5",
+        vector_bytes: 64,
+        machine: Machine::ZNVER5,
+        vendor: b"AuthenticAMD",
+        family: 0x1a,
+        // servers; others of the family have vectors of half the width
+        models: 0..=0x1f,
+    }];
+
+    /// The core of this processor.
+    pub fn host() -> Option<Core> {
+        let id = ProcessorId::host()?;
+        Core::ALL.into_iter().find(|core| core.is(id))
+    }
+
+    fn is(&self, id: ProcessorId) -> bool {
+        (*self.vendor, self.family) == (id.vendor, id.family) && self.models.contains(&id.model)
+    }
+}
+
+impl Machine {
+    /// AMD Zen 5 with vectors of 512 bits: caches from its data sheet, the rest by `tilewright calibrate` on an EPYC.
+    const ZNVER5: Machine = Machine {
+        clock_ghz: 4.25,
+        add_latency: 2.0,
+        integer_latency: 2.0,
+        division_cycles: [2.55, 4.05],
+        inverse_cycles: [2.65, 3.85],
+        quotient_cycles: 2.0,
+        root_cycles: [4.5, 4.2],
+        cache_bytes: [48 << 10, 1 << 20, 32 << 20],
+        bandwidth: [545.0, 190.0, 125.0, 42.0],
+        late_line_ns: 1.9,
+        scattered_line_ns: 4.5,
+        row_start_ns: 0.2,
+        far_row_start_ns: 1.6,
+        launch_ns: 170.0,
+        ..Machine::AVX512
+    };
+}
+
 #[rustfmt::skip]
 machine! {
     // ---- execution
@@ -143,12 +201,16 @@ machine! {
         "cycles", "New shapes for tile registers", "Loop of ldtilecfg on AVX-512; others have none";
     scalar_add_latency f64 = 1.6, 3.0, 2.0;
         "cycles", "From the start of an addition of one element until the next one can use it", "Measured by chains of additions on AVX-512, whose clock is higher than under vector load; others unmeasured";
+    integer_latency f64 = 1.0;
+        "cycles", "From the start of an addition, a comparison or a bitwise operation of integers until the next one can use it", "Probe of chains on AVX-512; others unmeasured";
+    division_cycles [f64; 2] = [8.0, 16.0], [4.0, 8.0], [2.0, 4.0];
+        "cycles", "Quotients of a vector of f32 and of f64, by the divider", "Probe of quotients on AVX-512; others unmeasured";
     inverse_cycles [f64; 2] = [4.3, 5.0];
-        "cycles", "Inverses of a vector of f32 and of f64, by Newton's iteration", "Measured by loops of quotients on AVX-512; others divide";
+        "cycles", "Inverses of a vector of f32 and of f64, by Newton's iteration", "Probe of inverses on AVX-512; others divide";
     quotient_cycles f64 = 2.0;
-        "cycles", "Quotients of a vector by known inverses", "Measured by loops of quotients on AVX-512; others divide";
+        "cycles", "Quotients of a vector by known inverses", "Probe of quotients on AVX-512; others divide";
     root_cycles [f64; 2] = [12.0, 7.5];
-        "cycles", "Square roots of a vector of f32, by the divider and by an inverse", "Loops of roots on AVX-512, on a loaded machine; others have the divider";
+        "cycles", "Square roots of a vector of f32, by the divider and by an inverse", "Probe of roots on AVX-512; others have the divider";
     load_latency usize = 5, 5, 4;
         "cycles", "From the start of a vector load until its result can be used", "Unmeasured";
     loads_per_cycle usize = 2;

@@ -7,6 +7,7 @@
 
 pub mod calibrate;
 mod chain;
+mod divider;
 pub mod kernel;
 mod outer_product;
 mod stream;

@@ -1,7 +1,7 @@
 //! Targets are data: features, registers and costs. Any target compiles on any host.
 
 use crate::codegen::instruction::{InstructionName, TensorInstruction};
-use crate::codegen::machine::Machine;
+use crate::codegen::machine::{Core, Machine};
 use crate::runtime::error::unknown;
 use crate::runtime::{DType, Error, Features, Platform, Result};
 use serde::{Deserialize, Serialize};
@@ -202,13 +202,18 @@ impl Target {
         self.platform().check_host().is_ok()
     }
 
-    /// The best target that this process can run code for, with the products that it has: of bytes, on AVX-512 and AArch64 of bf16.
+    /// The best target that this process can run code for, with the products that it has: of bytes, on AVX-512 and AArch64 of bf16; and
+    /// with the constants of this processor's core, where they are known.
     pub fn host() -> Option<Target> {
         let target = Target::all().into_iter().find(Target::runs_on_host)?;
         let more: &[&str] = match target.isa {
             Isa::Avx512 => &["avx512bf16"],
             Isa::Avx2 => &["avxvnni"],
             Isa::Neon => &["dotprod", "i8mm", "bf16"],
+        };
+        let target = match Core::host().filter(|core| core.vector_bytes == target.vector_bytes) {
+            Some(core) => Target { machine: core.machine, ..target },
+            None => target,
         };
         Some(more.iter().fold(target, |target, word| {
             if Features::by_name(word).is_some_and(|feature| target.features.contains(feature)) {

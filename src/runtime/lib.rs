@@ -36,7 +36,7 @@ pub use bytes::Bytes;
 pub use error::{Error, Result};
 pub use module::Module;
 pub use opaque_entry::{OpaqueView, tilewright_opaque_1};
-pub use platform::{Features, Platform};
+pub use platform::{Features, Platform, ProcessorId};
 pub use pool::Pool;
 pub use refusal::{Instance, Refusal};
 pub use session::Session;
@@ -47,7 +47,9 @@ pub use threads::MAX_THREADS;
 #[cfg(not(doc))]
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::{Bytes, DType, Error, Features, Platform, Result, Tensor, TensorView, TensorViewMut, module};
+    pub use crate::{
+        Bytes, DType, Error, Features, Platform, ProcessorId, Result, Tensor, TensorView, TensorViewMut, module,
+    };
 
     macro_rules! modules {
         ($($name:ident)*) => {$(

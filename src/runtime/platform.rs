@@ -117,6 +117,40 @@ mod tiles {
     }
 }
 
+/// The maker of this processor and the number of its design, by which its costs are known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProcessorId {
+    /// As `cpuid` gives it, such as `AuthenticAMD`.
+    pub vendor: [u8; 12],
+    pub family: u32,
+    pub model: u32,
+}
+
+impl ProcessorId {
+    /// Of this processor; `None` where there is no `cpuid`.
+    #[cfg(target_arch = "x86_64")]
+    pub fn host() -> Option<ProcessorId> {
+        use std::arch::x86_64::__cpuid;
+        // SAFETY: every processor of this architecture has the instruction and the first two leaves.
+        #[allow(unused_unsafe)]
+        let (names, version) = unsafe { (__cpuid(0), __cpuid(1).eax) };
+        let mut vendor = [0; 12];
+        for (part, word) in vendor.chunks_exact_mut(4).zip([names.ebx, names.edx, names.ecx]) {
+            part.copy_from_slice(&word.to_le_bytes());
+        }
+        let (family, model) = (version >> 8 & 0xf, version >> 4 & 0xf);
+        let extended = if family == 0xf { version >> 20 & 0xff } else { 0 };
+        let high = if matches!(family, 0x6 | 0xf) { version >> 12 & 0xf0 } else { 0 };
+        Some(ProcessorId { vendor, family: family + extended, model: model | high })
+    }
+
+    /// Of this processor; `None` where there is no `cpuid`.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn host() -> Option<ProcessorId> {
+        None
+    }
+}
+
 impl Features {
     /// Both sets together.
     pub const fn with(self, other: Features) -> Features {

@@ -3,7 +3,9 @@
 use crate::codegen::Target;
 use crate::codegen::machine::Machine;
 use crate::codegen::probe::chain::{Operation, measure_latency};
+use crate::codegen::probe::divider::{self, Operation as Divider};
 use crate::codegen::probe::{measure_rates, stream, walk};
+use crate::codegen::target::Isa;
 use crate::runtime::Result;
 use crate::runtime::pool::Pool;
 use crate::runtime::threads;
@@ -21,12 +23,19 @@ const PLAUSIBLE: f64 = 10.0;
 /// # Errors
 /// Those of the probes.
 pub fn measure(target: &Target, seconds: f64) -> Result<Machine> {
-    let part = seconds / 13.0;
+    let part = seconds / 20.0;
     let table = target.machine;
     let near = |value: f64, known: f64| rounded(value.clamp(known / PLAUSIBLE, known * PLAUSIBLE));
     let clock_ghz = near(stream::measure_clock(target, part)?, table.clock_ghz);
     let rate = measure_rates::<f64>(target, part)?.from_registers;
     let cycles = |ns: f64| ns * clock_ghz;
+    // other targets than AVX-512 divide always
+    let division = |operation: Divider, bytes: usize, known: f64| -> Result<f64> {
+        if target.isa != Isa::Avx512 && !matches!(operation, Divider::Division | Divider::Root) {
+            return Ok(known);
+        }
+        Ok(near(cycles(divider::measure(target, operation, bytes, part)?), known))
+    };
     let levels = stream::measure_bandwidth(target, part)?;
     let mut bandwidth = table.bandwidth;
     for (slot, level) in bandwidth.iter_mut().zip(&levels) {
@@ -47,6 +56,20 @@ pub fn measure(target: &Target, seconds: f64) -> Result<Machine> {
         fma_per_cycle: whole(rate / (2.0 * target.lanes(8) as f64 * clock_ghz)),
         fma_latency: whole(cycles(measure_latency(target, Operation::Fma, part)?)),
         add_latency: near(cycles(measure_latency(target, Operation::Add, part)?), table.add_latency),
+        integer_latency: near(cycles(measure_latency(target, Operation::IntegerAdd, part)?), table.integer_latency),
+        division_cycles: [
+            division(Divider::Division, 4, table.division_cycles[0])?,
+            division(Divider::Division, 8, table.division_cycles[1])?,
+        ],
+        inverse_cycles: [
+            division(Divider::Inverse, 4, table.inverse_cycles[0])?,
+            division(Divider::Inverse, 8, table.inverse_cycles[1])?,
+        ],
+        quotient_cycles: division(Divider::Quotient, 4, table.quotient_cycles)?,
+        root_cycles: [
+            division(Divider::Root, 4, table.root_cycles[0])?,
+            division(Divider::InverseRoot, 4, table.root_cycles[1])?,
+        ],
         loads_per_cycle: whole(bandwidth[0] / (target.vector_bytes as f64 * clock_ghz)),
         bandwidth,
         row_start_ns,

@@ -14,6 +14,8 @@ const STEPS: i64 = 5000;
 pub(super) enum Operation {
     Fma,
     Add,
+    /// Of integers.
+    IntegerAdd,
 }
 
 /// Nanoseconds from the start of one operation until the next one can use its result.
@@ -23,7 +25,11 @@ pub(super) fn measure_latency(target: &Target, operation: Operation, seconds: f6
 }
 
 fn probe(target: &Target, operation: Operation) -> Result<Probe> {
-    let (ty, mem) = (VType { lane: Lane::F32, lanes: target.lanes(4) as u8 }, DType::F32);
+    let (lane, mem) = match operation {
+        Operation::IntegerAdd => (Lane::I32, DType::I32),
+        Operation::Fma | Operation::Add => (Lane::F32, DType::F32),
+    };
+    let ty = VType { lane, lanes: target.lanes(4) as u8 };
     let mut registers = Registers::default();
     let [input, output, steps] = [(); 3].map(|()| registers.next());
     let (sum, one) = (Vreg(0), Vreg(1));
@@ -35,14 +41,18 @@ fn probe(target: &Target, operation: Operation) -> Result<Probe> {
     insts.push(Inst::LoopStart { count: steps, at_least_once: true });
     let next = match operation {
         Operation::Fma => Inst::VFma { acc: sum, ty, a: one, b: one, negate: false },
-        Operation::Add => Inst::VBinary { op: VBinary::Add, dst: sum, ty, a: sum, b: one },
+        Operation::Add | Operation::IntegerAdd => Inst::VBinary { op: VBinary::Add, dst: sum, ty, a: sum, b: one },
     };
     insts.extend((0..CHAIN).map(|_| next.clone()));
     insts.push(Inst::LoopEnd);
     insts.push(Inst::VStore { src: sum, ty, mem, addr: at(output, 0), part: None });
     let function = Function { name: "chain".into(), insts, gprs: registers.0, vregs: 2, ..Function::default() };
     let shape = vec![target.lanes(4) as i64];
-    Probe::new(target, function, vec![Tensor::new(&shape, &vec![1f32; target.lanes(4)])], (DType::F32, shape))
+    let ones = match mem {
+        DType::I32 => Tensor::new(&shape, &vec![1i32; target.lanes(4)]),
+        _ => Tensor::new(&shape, &vec![1f32; target.lanes(4)]),
+    };
+    Probe::new(target, function, vec![ones], (mem, shape))
 }
 
 #[cfg(test)]
@@ -52,9 +62,13 @@ mod tests {
     #[test]
     fn a_chain_is_as_long_as_counted() {
         for target in Target::all().into_iter().filter(Target::runs_on_host) {
-            for operation in [Operation::Fma, Operation::Add] {
-                let sums = probe(&target, operation).unwrap().outputs().unwrap()[0].to_vec::<f32>();
-                assert!(sums.iter().all(|s| *s == 1.0 + (CHAIN as i64 * STEPS) as f32), "{operation:?}: {sums:?}");
+            for operation in [Operation::Fma, Operation::Add, Operation::IntegerAdd] {
+                let sum = &probe(&target, operation).unwrap().outputs().unwrap()[0];
+                let sums: Vec<i64> = match operation {
+                    Operation::IntegerAdd => sum.to_vec::<i32>().into_iter().map(i64::from).collect(),
+                    _ => sum.to_vec::<f32>().into_iter().map(|x| x as i64).collect(),
+                };
+                assert!(sums.iter().all(|s| *s == 1 + CHAIN as i64 * STEPS), "{operation:?}: {sums:?}");
                 assert!(measure_latency(&target, operation, 0.01).unwrap() > 0.1);
             }
         }

@@ -9,7 +9,6 @@ use crate::codegen::select::uses::{remove, uses};
 use crate::codegen::target::Isa;
 use crate::codegen::vcode::operands::{Class, Group};
 use crate::codegen::vcode::{Function, Inst, Lane, VBinary, VUnary};
-use crate::expr::BinaryOp;
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
@@ -101,7 +100,7 @@ fn fastest(insts: &[Inst], quotients: usize, roots: usize, target: &Target) -> (
         match inst {
             Inst::VUnary { op: VUnary::Inverse, .. } => inverses += machine.inverse_cycles[usize::from(bytes == 8)],
             Inst::VQuotient { .. } => {
-                divisions += BinaryOp::Div.cost().cycles * bytes as f64 / 4.0;
+                divisions += machine.division_cycles[usize::from(bytes == 8)];
                 multiplied += machine.quotient_cycles;
             }
             Inst::VConst { .. } | Inst::VCopy { .. } => {}

@@ -137,7 +137,7 @@ impl Chains<'_> {
 
     /// Calls `f` on each load of `e`, a value of integers or of floats, with the latency from it until the result.
     fn walk(&self, e: &Expr, after: Latency, integers: bool, f: &mut impl FnMut(BufferId, &[Index], f64)) {
-        let fma = self.target.machine.fma_latency as f64;
+        let (fma, one) = (self.target.machine.fma_latency as f64, self.target.machine.integer_latency);
         let product = |e: &Expr| matches!(e, Expr::Binary(BinaryOp::Mul, ..));
         let sums = matches!(e, Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..)) && !integers;
         let contracts = sums && e.operands().any(product);
@@ -149,10 +149,10 @@ impl Chains<'_> {
             Expr::Const(_) | Expr::Index(_) => return,
             Expr::Binary(..) if contracts => after.and(fma),
             Expr::Binary(op, ..) => self.after(after, *op, integers),
-            Expr::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not, _) => after.and(1.0),
+            Expr::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not, _) => after.and(one),
             Expr::Unary(op, _) => after.and(2.0 * op.cost().cycles),
-            Expr::Select(..) => after.and(1.0 + f64::from(!integers)),
-            Expr::Compare(..) if integers => after.and(1.0),
+            Expr::Select(..) => after.and(one + f64::from(!integers)),
+            Expr::Compare(..) if integers => after.and(one),
             Expr::Compare(..) | Expr::Cast(..) | Expr::Bitcast(..) => after.and(fma),
         };
         for operand in e.operands() {
@@ -175,8 +175,10 @@ impl Chains<'_> {
 
     fn latency(&self, op: BinaryOp, integers: bool) -> f64 {
         match op {
-            BinaryOp::Add | BinaryOp::Sub | BinaryOp::Min | BinaryOp::Max if integers => 1.0,
-            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => 1.0,
+            BinaryOp::Add | BinaryOp::Sub | BinaryOp::Min | BinaryOp::Max if integers => {
+                self.target.machine.integer_latency
+            }
+            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => self.target.machine.integer_latency,
             BinaryOp::Add | BinaryOp::Sub => self.target.machine.add_latency,
             BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max => self.target.machine.fma_latency as f64,
             op => 1.5 * op.cost().cycles,

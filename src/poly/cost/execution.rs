@@ -385,16 +385,15 @@ impl<'a> Pricer<'a> {
 
     /// Cycles in which the divider takes no other quotient or root.
     fn division(&self, e: &Expr, store: &Placed) -> f64 {
+        if store.around.iter().any(|e| e.lanes.is_some()) {
+            return self.target.machine.division_cycles[usize::from(!self.is_single(store))];
+        }
         let all = match e {
             Expr::Unary(op, _) => op.cost().cycles,
             Expr::Binary(op, ..) => op.cost().cycles,
             _ => 0.0,
         };
-        let wide = self.nest.buffer(store.buffer).dtype.bytes() as f64 / 4.0;
-        match store.around.iter().any(|e| e.lanes.is_some()) {
-            true => all * wide.max(1.0) * self.target.vector_bytes as f64 / 64.0,
-            false => all / 2.0,
-        }
+        all / 2.0
     }
 
     fn load(

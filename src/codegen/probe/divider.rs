@@ -1,0 +1,105 @@
+//! Throughput of quotients, inverses and roots: operations none of which waits for another.
+
+use crate::codegen::Target;
+use crate::codegen::probe::kernel::{Probe, Registers, at, least_seconds};
+use crate::codegen::vcode::{Function, Inst, Lane, VBinary, VType, VUnary, Vreg};
+use crate::runtime::{DType, Result, Tensor};
+
+/// Operations of a step, steps of a run, and results that are live at a time.
+const OPERATIONS: usize = 64;
+const STEPS: i64 = 2000;
+const RESULTS: u32 = 8;
+
+/// What computes quotients and roots. The inverse and what uses it are AVX-512's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Operation {
+    Division,
+    Inverse,
+    /// A quotient by a known inverse.
+    Quotient,
+    Root,
+    /// A root without the divider.
+    InverseRoot,
+}
+
+/// Nanoseconds of one operation on a whole vector of elements of `bytes` bytes.
+pub(super) fn measure(target: &Target, operation: Operation, bytes: usize, seconds: f64) -> Result<f64> {
+    let least = least_seconds(&[probe(target, operation, bytes)?], seconds)?[0];
+    Ok(least * 1e9 / (OPERATIONS as i64 * STEPS) as f64)
+}
+
+fn probe(target: &Target, operation: Operation, bytes: usize) -> Result<Probe> {
+    let (lane, mem) = if bytes == 8 { (Lane::F64, DType::F64) } else { (Lane::F32, DType::F32) };
+    let lanes = target.lanes(bytes);
+    let ty = VType { lane, lanes: lanes as u8 };
+    let mut registers = Registers::default();
+    let [input, output, steps] = [(); 3].map(|()| registers.next());
+    let [a, b, inverse] = [0, 1, 2].map(Vreg);
+    let mut insts = vec![Inst::Argument { dst: input, slot: 0 }, Inst::Argument { dst: output, slot: 1 }];
+    for dst in [a, b] {
+        insts.push(Inst::VLoad { dst, ty, mem, addr: at(input, 0), part: None });
+    }
+    if operation == Operation::Quotient {
+        insts.push(Inst::VUnary { op: VUnary::Inverse, dst: inverse, ty, a: b });
+    }
+    insts.push(Inst::Imm { dst: steps, value: STEPS });
+    insts.push(Inst::LoopStart { count: steps, at_least_once: true });
+    for i in 0..OPERATIONS as u32 {
+        let dst = Vreg(3 + i % RESULTS);
+        insts.push(match operation {
+            Operation::Division => Inst::VBinary { op: VBinary::Div, dst, ty, a, b },
+            Operation::Inverse => Inst::VUnary { op: VUnary::Inverse, dst, ty, a },
+            Operation::Quotient => Inst::VQuotient { dst, ty, a, b, inverse },
+            Operation::Root => Inst::VUnary { op: VUnary::Sqrt, dst, ty, a },
+            Operation::InverseRoot => Inst::VUnary { op: VUnary::Root, dst, ty, a },
+        });
+    }
+    insts.push(Inst::LoopEnd);
+    // the results are read after the loop
+    for i in 0..RESULTS as usize {
+        let addr = at(output, i * target.vector_bytes);
+        insts.push(Inst::VStore { src: Vreg(3 + i as u32), ty, mem, addr, part: None });
+    }
+    let function =
+        Function { name: "divider".into(), insts, gprs: registers.0, vregs: 3 + RESULTS, ..Function::default() };
+    let given = match mem {
+        DType::F64 => Tensor::new(&[lanes as i64], &(0..lanes).map(|i| 1.5 + i as f64).collect::<Vec<f64>>()),
+        _ => Tensor::new(&[lanes as i64], &(0..lanes).map(|i| 1.5 + i as f32).collect::<Vec<f32>>()),
+    };
+    Probe::new(target, function, vec![given], (mem, vec![(RESULTS as usize * lanes) as i64]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codegen::target::Isa;
+
+    #[test]
+    fn operations_give_what_they_are_called() {
+        for target in Target::all().into_iter().filter(Target::runs_on_host) {
+            let all: &[Operation] = match target.isa {
+                Isa::Avx512 => &[
+                    Operation::Division,
+                    Operation::Inverse,
+                    Operation::Quotient,
+                    Operation::Root,
+                    Operation::InverseRoot,
+                ],
+                _ => &[Operation::Division, Operation::Root],
+            };
+            for &operation in all {
+                let found = probe(&target, operation, 4).unwrap().outputs().unwrap()[0].to_vec::<f32>();
+                for (i, y) in found.iter().enumerate() {
+                    let x = 1.5 + (i % target.lanes(4)) as f32;
+                    let wanted = match operation {
+                        Operation::Division | Operation::Quotient => 1.0,
+                        Operation::Inverse => 1.0 / x,
+                        Operation::Root | Operation::InverseRoot => x.sqrt(),
+                    };
+                    assert_eq!(*y, wanted, "{operation:?} {x}");
+                }
+                assert!(measure(&target, operation, 4, 0.01).unwrap() > 0.1);
+            }
+        }
+    }
+}
