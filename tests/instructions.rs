@@ -34,22 +34,24 @@ fn built_in_rows_do_what_they_declare() {
     println!("{} of {} rows run here", run(rows), rows.len());
 }
 
+/// The trials of a row for the emulator.
+fn jobs(row: &TensorInstruction) -> Vec<emulator::Job> {
+    let code = row.trial_code().unwrap();
+    let job = |buffers| emulator::Job {
+        name: row.name.to_string(),
+        steps: vec![(code.clone(), 0, 0)],
+        scratch_bytes: 0,
+        buffers,
+    };
+    row.trials().into_iter().map(job).collect()
+}
+
 /// Every row of AArch64 runs against its semantics, on an emulated processor.
 #[test]
 fn built_in_rows_of_aarch64_do_what_they_declare() {
     let mut rows = built_in().unwrap().to_vec();
     rows.retain(|row| Features::of_architecture("aarch64").contains(row.features));
     assert!(rows.len() >= 7);
-    let jobs = |row: &TensorInstruction| -> Vec<emulator::Job> {
-        let code = row.trial_code().unwrap();
-        let job = |buffers| emulator::Job {
-            name: row.name.to_string(),
-            steps: vec![(code.clone(), 0, 0)],
-            scratch_bytes: 0,
-            buffers,
-        };
-        row.trials().into_iter().map(job).collect()
-    };
     let all: Vec<emulator::Job> = rows.iter().flat_map(jobs).collect();
     let Some(results) = emulator::run("instructions", &all) else { return };
     let mut results = results.into_iter();
@@ -63,6 +65,51 @@ fn built_in_rows_of_aarch64_do_what_they_declare() {
     // The judge can tell: the first row with the results of the second.
     let wrong: Vec<_> = rows[1].trials();
     assert!(rows[0].judge(&wrong).is_err());
+}
+
+/// `a + b` rounded to odd: towards zero, and the last bit is set where the result is inexact.
+fn sum_to_odd(a: f32, b: f32) -> f32 {
+    let (a, b) = (f64::from(a), f64::from(b));
+    let sum = a + b;
+    // The error of the sum (Knuth); with it `sum` rounded to odd, which a second rounding to odd keeps right.
+    let rest = (a - (sum - (sum - a))) + (b - (sum - a));
+    let sum = match sum.to_bits() & 1 == 0 && rest != 0.0 {
+        true if (rest > 0.0) == (sum > 0.0) => f64::from_bits(sum.to_bits() + 1),
+        true => f64::from_bits(sum.to_bits() - 1),
+        false => sum,
+    };
+    let near = sum as f32;
+    let truncated = if f64::from(near).abs() > sum.abs() { f32::from_bits(near.to_bits() - 1) } else { near };
+    if f64::from(truncated) == sum { truncated } else { f32::from_bits(truncated.to_bits() | 1) }
+}
+
+/// The sums of `bfmmla`, bit by bit: terms `order[0]` are added first, then terms `order[1]`, and both to the accumulator in turn.
+fn sums_to_odd(registers: &[Vec<u8>], order: [[usize; 2]; 2]) -> Vec<u8> {
+    let half = |n: usize, at: usize| {
+        let bits = u16::from_le_bytes([registers[n][2 * at], registers[n][2 * at + 1]]);
+        f32::from_bits(u32::from(bits) << 16)
+    };
+    let sum = |(element, before): (usize, &[u8])| {
+        let term = |q: usize| half(1, element / 2 * 4 + q) * half(2, element % 2 * 4 + q);
+        let before = f32::from_le_bytes(before.try_into().unwrap());
+        let total = order.iter().fold(before, |total, &[p, q]| sum_to_odd(total, sum_to_odd(term(p), term(q))));
+        total.to_le_bytes()
+    };
+    registers[0].chunks_exact(4).enumerate().flat_map(sum).collect()
+}
+
+/// Each pair of neighbouring terms has a sum of its own, as the row declares, and all sums are rounded to odd.
+#[test]
+fn bfmmla_adds_in_the_declared_order() {
+    let row = built_in().unwrap().iter().find(|row| row.name.as_str() == "bfmmla").unwrap();
+    assert_eq!(row.order.word(), "grouped");
+    let Some(results) = emulator::run("order", &jobs(row)) else { return };
+    let (mut others, trials) = (0, row.trials());
+    for (before, after) in trials.iter().zip(results) {
+        assert_eq!(after[0][0], sums_to_odd(before, [[0, 1], [2, 3]]));
+        others += usize::from(after[0][0] != sums_to_odd(before, [[0, 2], [1, 3]]));
+    }
+    assert!(others > 20, "{others} of {} trials depend on the order", trials.len());
 }
 
 #[test]
@@ -130,6 +177,29 @@ fn wrong_encodings_are_refused() {
         &["needs avx512bw, which the row does not name"],
     );
     says(refusal("vpsadbw_sum", &[("rm = t", "rm = A"), ("reg = t", "reg = A")]), &["no encoding names `t`"]);
+}
+
+/// The decoder's text has no operands of `bfmmla`: they are those of its definition, and are compared as all others.
+#[test]
+fn words_that_the_decoder_leaves_open_are_checked() {
+    let file = built_in_file().unwrap();
+    let row = file.instructions.iter().find(|i| i.name.text == "bfmmla").unwrap().to_string();
+    let text = row.replacen("bfmmla", "mine", 1);
+    assert_eq!(parse("mine.tile", &text).unwrap().len(), 1);
+    let pattern = "\"0110 1110 010 m:5 111011 n:5 d:5\"";
+    for (from, to, message) in [
+        ("needs bf16", "needs i8mm", "needs bf16, which the row does not name"),
+        ("d = C, n = A, m = B", "d = A, n = C, m = B", "writes `A`, which is only read"),
+        // Fields exchanged, the word of SVE, of another feature, and of no instruction.
+        (pattern, "\"0110 1110 010 m:5 111011 d:5 n:5\"", "writes `A`, which is only read"),
+        (pattern, "\"0110 0100 011 m:5 111001 n:5 d:5\"", "an operand that is not a vector register"),
+        (pattern, "\"0110 1110 000 m:5 111011 n:5 d:5\"", "`fmmla v3.8h, v14.16b, v9.16b` needs F8F16MM"),
+        (pattern, "\"0110 1110 010 m:5 111010 n:5 d:5\"", "is not an instruction"),
+    ] {
+        assert!(text.contains(from), "{from}: {text}");
+        let error = parse("mine.tile", &text.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.contains(message), "{to}: {error}");
+    }
 }
 
 #[test]

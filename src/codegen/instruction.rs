@@ -113,6 +113,9 @@ pub enum SumOrder {
     /// The terms of each point of the last summed iterator in a sum of their own, which begins with 0; then these sums are
     /// added to each other, and the total to the accumulator.
     Apart,
+    /// The terms of the last summed iterator in a sum of their own for each point of the others; these sums are added to the
+    /// accumulator one after the other, upwards.
+    Grouped,
 }
 
 /// A register that an encoding names.
@@ -159,11 +162,12 @@ impl SumOrder {
             SumOrder::Ascending => "ascending",
             SumOrder::Descending => "descending",
             SumOrder::Apart => "apart",
+            SumOrder::Grouped => "grouped",
         }
     }
 
     /// Every order.
-    pub const ALL: [SumOrder; 3] = [SumOrder::Ascending, SumOrder::Descending, SumOrder::Apart];
+    pub const ALL: [SumOrder; 4] = [SumOrder::Ascending, SumOrder::Descending, SumOrder::Apart, SumOrder::Grouped];
 }
 
 /// Rows of a tile register.

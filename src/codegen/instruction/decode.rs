@@ -6,8 +6,8 @@
 
 use crate::codegen::instruction::{Encoding, Slot, TensorInstruction};
 use crate::runtime::Features;
-use disarm64_defn::InsnFeatureSet;
-use disarm64_defn::defn::InsnOpcode;
+use disarm64_defn::defn::{InsnOpcode, InsnOperand};
+use disarm64_defn::{InsnFeatureSet, InsnOperandClass};
 use iced_x86::{
     CpuidFeature, Decoder, DecoderOptions, Formatter, Instruction, InstructionInfoFactory, IntelFormatter, OpAccess,
     OpKind, Register,
@@ -255,6 +255,8 @@ fn decode_aarch64(word: u32) -> Result<Decoded, String> {
     if mnemonic == "udf" || mnemonic == ".inst" {
         return Err(unknown());
     }
+    let operands = in_full(operands, opcode.definition().operands, word);
+    let text = format!("{mnemonic} {operands}");
     let register = |operand: &str| {
         vector_register(operand).ok_or_else(|| format!("`{text}` has an operand that is not a vector register"))
     };
@@ -268,6 +270,29 @@ fn decode_aarch64(word: u32) -> Result<Decoded, String> {
     let written: Vec<u8> = registers.iter().take(1).map(|r| r.0).collect();
     let read = registers.iter().skip(1).map(|r| r.0).collect();
     Ok(Decoded { text, registers, read, written, features })
+}
+
+/// The operands of a word, with those that the formatter has no words for taken from their definitions: a vector register whose
+/// arrangement is the only one stands in its field. What has another form stays as it is.
+fn in_full(operands: &str, defined: &[InsnOperand], word: u32) -> String {
+    let texts: Vec<&str> = operands.split(", ").collect();
+    if texts.len() != defined.len() {
+        return operands.to_string();
+    }
+    let texts = texts.iter().zip(defined).map(|(&text, operand)| match text {
+        "<undefined>" => fixed_register(operand, word).unwrap_or_else(|| text.to_string()),
+        text => text.to_string(),
+    });
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+/// `v3.16b` of a word, where the operand is a vector register with one arrangement.
+fn fixed_register(operand: &InsnOperand, word: u32) -> Option<String> {
+    let ([arrangement], [field]) = (operand.qualifiers, operand.bit_fields) else { return None };
+    let arrangement = format!("{arrangement:?}").strip_prefix("V_")?.to_lowercase();
+    let number = word >> field.lsb & 31;
+    let whole = operand.class == InsnOperandClass::SIMD_REG && field.width == 5;
+    whole.then(|| format!("v{number}.{arrangement}"))
 }
 
 /// Number and bytes of `v3.16b`; a single element as `v3.s[1]` or `v3.4b[1]` stands in the whole register.

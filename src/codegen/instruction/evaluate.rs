@@ -71,12 +71,18 @@ impl TensorInstruction {
                     add_term(total, &self.body, &point)
                 })
             };
+            let zero = Value::from_f64(target.dtype, 0.0);
+            let last = summed.last().map_or(1, |&v| self.extent(v));
             let total = match self.order {
                 SumOrder::Ascending => sum(before, &mut (0..terms))?,
                 SumOrder::Descending => sum(before, &mut (0..terms).rev())?,
+                SumOrder::Grouped => {
+                    let mut starts = (0..terms).step_by(last as usize);
+                    std::iter::Iterator::try_fold(&mut starts, before, |total, first| {
+                        scalar::binary(BinaryOp::Add, total, sum(zero, &mut (first..first + last))?)
+                    })?
+                }
                 SumOrder::Apart => {
-                    let zero = Value::from_f64(target.dtype, 0.0);
-                    let last = summed.last().map_or(1, |&v| self.extent(v));
                     let parts = (0..last).map(|first| sum(zero, &mut (first..terms).step_by(last as usize)));
                     let total = parts.reduce(|a, b| scalar::binary(BinaryOp::Add, a?, b?));
                     scalar::binary(BinaryOp::Add, before, total.unwrap_or(Ok(zero))?)?

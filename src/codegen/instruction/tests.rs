@@ -67,3 +67,48 @@ fn code_names_the_registers_of_the_operands() {
         }
     }
 }
+
+/// `C(j) += A(p, q)` in 16 bytes: four terms for each of four sums.
+fn four_terms(order: SumOrder) -> TensorInstruction {
+    let mut row = vpdpbusd();
+    let f32s = |name: &str, indices: &[u32]| Operand {
+        name: name.into(),
+        dtype: DType::F32,
+        indices: indices.iter().map(|&v| Var(v)).collect(),
+        form: Form::Vector,
+    };
+    row.iterators = [("j", 1), ("p", 2), ("q", 2)].map(|(name, extent)| Iterator { name: name.into(), extent }).into();
+    row.operands = vec![f32s("C", &[0]), f32s("A", &[1, 2])];
+    row.body = Expr::load(BufferId(1), vec![Affine::var(Var(1)), Affine::var(Var(2))]);
+    row.order = order;
+    row
+}
+
+/// Terms of half a unit in the last place are lost or kept by the order of their sum.
+#[test]
+fn orders_of_sums_round_apart() {
+    let (one, small, ulp) = (1.0f32, f32::EPSILON / 2.0, f32::EPSILON);
+    let sum = |order, before: f32, terms: [f32; 4]| {
+        let terms: Vec<u8> = terms.iter().flat_map(|t| t.to_le_bytes()).collect();
+        let mut c = before.to_le_bytes();
+        four_terms(order).evaluate(&mut c, &[&terms]).unwrap();
+        f32::from_le_bytes(c)
+    };
+    use SumOrder::{Apart, Ascending, Descending, Grouped};
+    // Halves of the last place count where they meet each other first: neighbours, or terms at a distance of two.
+    let neighbours = [0.0, 0.0, small, small];
+    let distant = [small, 0.0, small, 0.0];
+    for (order, terms, expected) in [
+        (Ascending, neighbours, one),
+        (Descending, neighbours, one),
+        (Grouped, neighbours, one + ulp),
+        (Grouped, distant, one),
+        (Apart, neighbours, one + ulp),
+        (Apart, distant, one + ulp),
+    ] {
+        assert_eq!(sum(order, one, terms), expected, "{order:?} {terms:?}");
+    }
+    // The sums of groups are added to the accumulator, those of terms apart to each other.
+    let across = [small, 0.0, 0.0, small];
+    assert_eq!((sum(Grouped, one, across), sum(Apart, one, across)), (one, one + ulp));
+}

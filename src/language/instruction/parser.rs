@@ -186,7 +186,7 @@ fn semantics(p: &mut Parser) -> Checked<Semantics> {
             iterators.push(p.name("the iterator of the sum")?);
         }
         let Some(word) = SumOrder::ALL.into_iter().find(|order| p.accept_word(order.word())) else {
-            return p.fail("`ascending`, `descending` or `apart`");
+            return p.fail("`ascending`, `descending`, `apart` or `grouped`");
         };
         order = Some(Order { iterators, order: word });
     }

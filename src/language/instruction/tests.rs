@@ -139,7 +139,7 @@ fn wrong_declarations_say_what_and_where() {
     x86("C(j) +=", "D(j) +=", "the equation adds to `D`, but the accumulator is `C`", "D");
     x86("C(j) +=", "C(j) =", "expected `+=`: an instruction adds to its accumulator", "=");
     x86("over q", "over k", "there is no iterator of the sum `k`: there are q", "k");
-    x86("ascending", "upwards", "expected `ascending`, `descending` or `apart`", "upwards");
+    x86("ascending", "upwards", "expected `ascending`, `descending`, `apart` or `grouped`", "upwards");
     x86("EVEX.512", "EVEX.1024", "expected the bits of the vectors", "1024");
     x86("EVEX.512", "VEX.512", "expected the bits of the vectors: `128` or `256`", "512");
     x86("0F38", "0F37", "expected a prefix", "0F37");
