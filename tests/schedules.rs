@@ -443,6 +443,98 @@ fn instructions_of_other_targets_are_refused() {
     }
 }
 
+/// The text of a product with sums in matrices, with the schedule that takes `instruction` by hand; `changes` are made to it.
+fn matrices([a, b, sum]: [&str; 3], terms: i64, instruction: &str, changes: &[(&str, &str)]) -> String {
+    let text = format!(
+        "def product({a}(M, K) A, {b}(K, N) B) -> (C) {{ C(m, n) +=! {sum}(A(m, k)) * {sum}(B(k, n)) }}
+        schedule s for product {{
+            distribute C_init, C at m; tile C(m, n) by (4, 12) -> mo, no, mi, ni
+            split C(k) by {terms} -> ko, ki; reorder C(mo, no, ko, mi, ni, ki)
+            pack_read B as (n / 12, k / {terms}, n % 12, k % {terms})
+            tensorize C(mi, ni, ki) with {instruction}
+        }}"
+    );
+    changes.iter().fold(text, |text, (from, to)| {
+        assert!(text.contains(from), "{from}: {text}");
+        text.replace(from, to)
+    })
+}
+
+/// Compiles the product for AArch64 with matrix instructions: the report, or the refusal.
+fn compiled_matrices(text: &str, terms: i64) -> Result<String, String> {
+    let model = Model::from_program(language::parse("t.tile", text).unwrap(), Some("product"), None).unwrap();
+    let dims = [("M", 7), ("N", 18), ("K", terms)].map(|(n, v)| (n.to_string(), v)).into();
+    let target = Target::by_name("aarch64-neon+dotprod+i8mm+bf16").unwrap();
+    let options = Options { dims, target: Some(target), ..Options::default() };
+    let compiled = model.with_schedule("s").unwrap().compile_module(&options);
+    compiled.map(|(_, report)| report.kernels[0].phases[0].instruction_text()).map_err(|e| e.to_string())
+}
+
+#[test]
+fn matrix_instructions_are_taken_by_hand_or_refused_with_the_operand() {
+    let (bytes, halves) = (["i8", "i8", "i32"], ["bf16", "bf16", "f32"]);
+    let parts = ("tensorize C(mi", "unroll C(mi); vectorize C(ni); tensorize C(ki) with smmla #");
+    for (types, terms, name, changes) in [
+        (bytes, 8, "smmla", &[][..]),
+        (["u8", "u8", "i32"], 8, "ummla_i32", &[]),
+        (["u8", "i8", "i32"], 8, "usmmla", &[]),
+        (halves, 4, "bfmmla", &[]),
+        (bytes, 8, "smmla", &[parts]),
+        // One row of sums, and an odd number of rows and columns.
+        (halves, 4, "bfmmla", &[("by (4, 12)", "by (1, 12)")]),
+        (halves, 4, "bfmmla", &[("by (4, 12)", "by (3, 5)"), ("n / 12", "n / 5"), ("n % 12", "n % 5")]),
+    ] {
+        let text = matrices(types, terms, name, changes);
+        assert_eq!(compiled_matrices(&text, 6 * terms).as_deref(), Ok(name), "{text}");
+    }
+    let layout = "its layout must end with `n % …, k % ";
+    for (types, terms, name, changes, reasons) in [
+        (["u8", "i8", "i32"], 8, "smmla", &[][..], ["`smmla` does not compute this", "operand `A` is u8, not i8"]),
+        (["i8", "u8", "i32"], 8, "smmla", &[], ["`smmla` does not compute this", "operand `B` is u8, not i8"]),
+        (["f16", "f16", "f32"], 4, "bfmmla", &[], ["`bfmmla` does not compute this", "is f16, not bf16"]),
+        (bytes, 8, "bfmmla", &[], ["`bfmmla` does not compute this", "accumulator `C` is i32, not f32"]),
+        (
+            bytes,
+            8,
+            "smmla",
+            &[("k % 8)", "k % 4)"), ("k / 8", "k / 4")],
+            ["operand `B` is not packed for `smmla`", layout],
+        ),
+        (
+            halves,
+            4,
+            "bfmmla",
+            &[("n % 12, k % 4", "k % 4, n % 12")],
+            ["operand `B` is not packed for `bfmmla`", layout],
+        ),
+        (
+            halves,
+            4,
+            "bfmmla",
+            &[("C(k) by 4", "C(k) by 2")],
+            ["loop `ki` is not the inner one", "the 4 terms of a lane"],
+        ),
+        (bytes, 8, "smmla", &[("mi, ni, ki", "ni, mi, ki")], ["operand `B` is not contiguous along `k`", "`smmla`"]),
+        (
+            ["u8", "u8", "u32"],
+            8,
+            "ummla",
+            &[],
+            ["`ummla` does not compute this", "accumulator `C` is u32, whose lanes"],
+        ),
+        (bytes, 8, "sm", &[], ["no tensor instruction on i32 of this target `sm`", "smmla"]),
+    ] {
+        let text = matrices(types, terms, name, changes);
+        let error = compiled_matrices(&text, 6 * terms).unwrap_err();
+        assert!(reasons.iter().chain(&["t.tile:", "^"]).all(|word| error.contains(word)), "{reasons:?}: {error}");
+    }
+    for (types, name, terms) in [(bytes, "smmla", 8), (halves, "bfmmla", 4)] {
+        let error = compiled_matrices(&matrices(types, terms, name, &[]), 5 * terms + 2).unwrap_err();
+        let reason = format!("terms along `k` are not a multiple of {terms}, and matrices have no part of a group");
+        assert!(error.contains(&reason), "{error}");
+    }
+}
+
 #[test]
 fn a_report_names_the_tensor_instruction_or_the_operand_that_is_none() {
     let report = |primitives: &str| {

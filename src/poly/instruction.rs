@@ -127,7 +127,16 @@ fn operands<'a>(
     if let Some(found) = row.unify(body, fits) {
         return Ok(found);
     }
-    match last {
+    // A read that fits no operand says more than one that another order of factors put in the wrong place.
+    let mut nowhere = None;
+    body.visit_accesses(&mut |access| {
+        let mut reasons = (1..row.operands.len()).map(|operand| misfit(operand, access));
+        if nowhere.is_none() {
+            nowhere =
+                reasons.try_fold(None, |first: Option<String>, reason| reason.map(|why| first.or(Some(why)))).flatten();
+        }
+    });
+    match last.map(|last| nowhere.unwrap_or(last)) {
         None => mismatch(MismatchPart::Body, format!("the body of `{statement}` is not that of `{}`", row.name)),
         Some(reason) => mismatch(MismatchPart::Operand, reason),
     }

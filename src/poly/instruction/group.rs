@@ -60,6 +60,11 @@ pub fn match_grouped(
         let reason = format!("accumulator `{}` is {}, not {}", target.name, target.dtype, row.operands[0].dtype);
         return mismatch(MismatchPart::Accumulator, reason);
     }
+    // Selection has lanes of 32 bits for u32 only where all that is done with its elements wraps, and then they are those of i32.
+    if target.dtype == DType::U32 {
+        let reason = format!("accumulator `{}` is u32, whose lanes no instruction sums", target.name);
+        return mismatch(MismatchPart::Accumulator, reason);
+    }
     if !sums_in_lanes(row) && !sums_in_tiles(row) && !sums_in_matrices(row) {
         let reason = format!("`{}` does not sum two operands, each for a lane or for all lanes", row.name);
         return mismatch(MismatchPart::Table, reason);
@@ -151,7 +156,7 @@ fn sums_in_matrices(row: &TensorInstruction) -> bool {
     let &[i, j] = &acc.indices[..] else { return false };
     let terms = |v: Var| [&[v], &summed[..]].concat();
     let sides = [i, j].iter().all(|&v| row.extent(v) == MATRIX_SIDE);
-    let lanes = matches!(acc.dtype, DType::I32 | DType::U32 | DType::F32);
+    let lanes = matches!(acc.dtype, DType::I32 | DType::F32);
     let half = |o: &Operand| row.terms() as usize * o.dtype.bytes() == 8;
     let vectors = [a, b].iter().all(|o| o.form == Form::Vector && half(o));
     a.indices == terms(i) && b.indices == terms(j) && sides && lanes && vectors

@@ -55,12 +55,12 @@ pub fn tensorize(
     }
     let dtype = scop.tensor(scop.statement(id).target).dtype;
     let words = with.map_or("fma", |w| &w.text);
-    let sums = |row: &&TensorInstruction| row.operands[0].dtype == dtype && is_fma(row);
+    let sums = |row: &&TensorInstruction| row.operands[0].dtype == dtype;
     let on_target: Vec<&TensorInstruction> = target.instructions.iter().filter(sums).collect();
     if on_target.is_empty() {
         return refuse(format!("no tensor instruction of this target accumulates {dtype}"));
     }
-    let fits = |row: &&TensorInstruction| words == "fma" || row.name.as_str().contains(words);
+    let fits = |row: &&TensorInstruction| is_fma(row) && (words == "fma" || row.name.as_str().contains(words));
     let instructions: Vec<&TensorInstruction> = on_target.iter().copied().filter(fits).collect();
     if instructions.is_empty() {
         let names: Vec<&str> = on_target.iter().map(|row| row.name.as_str()).collect();
