@@ -344,6 +344,68 @@ fn tensor_instructions_agree_with_the_interpreter_on_every_target() {
     }
 }
 
+/// Sums of random products of bf16 are those of exact arithmetic but for the roundings of a sum in f32, each of at most a unit in the
+/// last place: instructions of AArch64 round to odd.
+#[test]
+fn products_of_halves_stay_within_their_bound() {
+    let rows = tilewright::instructions::built_in().unwrap();
+    let (mut jobs, mut expected, mut names) = (vec![], vec![], vec![]);
+    for name in ["x86-64-avx512-vnni+avx512bf16", "aarch64-neon+bf16"] {
+        let target = Target::by_name(name).unwrap().with_instructions(rows);
+        let native = target.runs_on_host();
+        if !native && target.isa != Isa::Neon {
+            emulator::skip::no_hardware(&format!("this processor does not run {name}"));
+            continue;
+        }
+        for [m, k, n] in [[7, 24, 18], [13, 36, 21], [12, 62, 33], [9, 35, 16], [16, 128, 40]] {
+            let types = [[m, k], [k, n]].map(|shape| TensorType::new(DType::BF16, &shape));
+            let program = define(&Op::MatMul { transpose_a: false, transpose_b: false }, &types).unwrap();
+            let [a, b] = [(m * k, 3), (k * n, 4)].map(|(count, seed)| -> Vec<u16> {
+                let words = Tensor::seeded(DType::U64, &[count], 11, seed, u64::MAX).to_vec::<u64>();
+                words.iter().map(|&w| f32_to_bf16((w >> 40) as f32 / (1 << 22) as f32 - 2.0)).collect()
+            });
+            let tensor = |shape: &[i64], bits: &[u16]| Tensor {
+                data: bits.iter().flat_map(|b| b.to_le_bytes()).collect::<Vec<u8>>().into(),
+                ..Tensor::zeros(DType::BF16, shape)
+            };
+            let inputs = vec![tensor(&[m, k], &a), tensor(&[k, n], &b)];
+            let case = Case { name: "halves", program, inputs, exact: false };
+            let statements = Statements::of_expression(case.name, &case.program).unwrap();
+            let CompiledKernel { scop, kernel, assembled, vcode, .. } = kernel::compile(statements, &target).unwrap();
+            names.extend(vcode.iter().flat_map(|f| &f.instructions).map(|row| row.name.to_string()));
+            let (mut table, outputs) = arguments(&case, &scop, &kernel);
+            let value = |bits: u16| f64::from(f32::from_bits(u32::from(bits) << 16));
+            let sums = (0..m * n).map(|at| {
+                let term = |q: i64| value(a[(at / n * k + q) as usize]) * value(b[(q * n + at % n) as usize]);
+                let unit = f64::from(f32::EPSILON) * (k + 1) as f64;
+                ((0..k).map(term).sum::<f64>(), (0..k).map(|q| term(q).abs()).sum::<f64>() * unit)
+            });
+            let right: Vec<(f64, f64)> = sums.collect();
+            if native {
+                run_native(&assembled, &mut table);
+                assert_within(&table[outputs[0]], &right, name);
+                continue;
+            }
+            let scratch_bytes = assembled.phases.iter().map(|p| p.scratch_bytes).max().unwrap_or(0);
+            jobs.push(emulator::Job { name: name.into(), steps: steps(&assembled), scratch_bytes, buffers: table });
+            expected.push((outputs[0], right));
+        }
+    }
+    assert!(["bfmmla", "bfdot"].iter().all(|row| names.iter().any(|n| n == row)), "{names:?}");
+    for ((slot, right), results) in expected.iter().zip(emulator::run("halves", &jobs).into_iter().flatten()) {
+        results.iter().for_each(|r| assert_within(&r[*slot], right, "aarch64-neon+bf16"));
+    }
+}
+
+/// Asserts that each f32 is a value but for its bound.
+fn assert_within(found: &[u8], right: &[(f64, f64)], name: &str) {
+    let found: Vec<f32> = found.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
+    assert_eq!(found.len(), right.len());
+    for (&found, &(value, bound)) in found.iter().zip(right) {
+        assert!((f64::from(found) - value).abs() <= bound, "{name}: {found}, not {value} ± {bound}");
+    }
+}
+
 #[test]
 fn kernels_agree_with_the_interpreter_on_every_target() {
     let mut wrong = vec![];

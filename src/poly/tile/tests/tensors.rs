@@ -26,14 +26,19 @@ fn rows() -> &'static [TensorInstruction] {
 
 /// `C(m,n) += i32(A(m,k)) * i32(B(k,n))`, of 8-bit elements.
 fn product(m: i64, n: i64, k: i64, types: [DType; 2], given: Role) -> Program {
+    product_in(m, n, k, types, DType::I32, given)
+}
+
+/// The product with sums in `sum`.
+fn product_in(m: i64, n: i64, k: i64, types: [DType; 2], sum: DType, given: Role) -> Program {
     let mut p = Program::default();
     let a = tensor(&mut p, Role::Input, "A", &[m, k]);
     let b = tensor(&mut p, given, "B", &[k, n]);
     let c = tensor(&mut p, Role::Output, "C", &[m, n]);
-    for (id, dtype) in [(a, types[0]), (b, types[1]), (c, DType::I32)] {
+    for (id, dtype) in [(a, types[0]), (b, types[1]), (c, sum)] {
         p.tensors[id.0 as usize].dtype = dtype;
     }
-    let wide = |e| Expr::cast(DType::I32, e);
+    let wide = |e| Expr::cast(sum, e);
     let body = mul(wide(Expr::load(a, vec![v(0), v(2)])), wide(Expr::load(b, vec![v(2), v(1)])));
     define(&mut p, c, &format!("m {m}, n {n}, k {k}"), 2, Some(BinaryOp::Add), vec![], body);
     p
@@ -219,6 +224,37 @@ fn terms_that_fill_no_group_are_not_summed_in_tiles() {
     let p = product(32, 32, 66, [DType::U8, DType::I8], Role::Constant);
     let compiled = compile_stages(&p, "product", &target);
     assert_eq!((tiles(&compiled), is_tensor(&compiled)), (0, true));
+}
+
+/// Whole numbers have exact sums in any order.
+#[test]
+fn products_of_halves_are_exact_in_any_size() {
+    let mut rng = StdRng::seed_from_u64(37);
+    for (name, row) in [("aarch64-neon+bf16", "bfmmla"), ("x86-64-avx512-vnni+avx512bf16", "vdpbf16ps")] {
+        let target = Target::by_name(name).unwrap().with_instructions(rows());
+        let mut used = 0;
+        for round in 0..16 {
+            let sizes = [2, 3, 4, 7, 9, 12, 13, 16, 33];
+            let [m, n] = std::array::from_fn(|_| sizes[rng.random_range(0..sizes.len())]);
+            let k = [4, 6, 8, 12, 36, 44][rng.random_range(0..6)];
+            let role = if round % 2 == 0 { Role::Constant } else { Role::Input };
+            let p = product_in(m, n, k, [DType::BF16; 2], DType::F32, role);
+            let mut given = random(&p, &mut rng);
+            for operand in &mut given {
+                let number = |bytes: &mut [u8]| {
+                    let number = f32::from(i16::from(bytes[0] % 17) - 8).to_bits().to_le_bytes();
+                    bytes.copy_from_slice(&number[2..]);
+                };
+                operand.data.chunks_exact_mut(2).for_each(number);
+            }
+            let compiled = compile_stages(&p, "product", &target);
+            let instruction = compiled.tiled.report.phases[0].instruction.as_deref();
+            used += usize::from(instruction == Some(row));
+            assert!(k % 4 == 0 || instruction != Some("bfmmla"), "{k} terms");
+            assert!(output(&compiled, &given).data == evaluate(&p, &given)[0].data, "{name}: {m}x{n}x{k}, {role:?}");
+        }
+        assert!(used > 5, "{used} of 16 by {row}");
+    }
 }
 
 /// A row or column without a partner is its own; terms that fill no group are left to other rows.
