@@ -19,6 +19,7 @@ pub mod constant_division;
 pub mod conversion;
 pub mod division;
 pub mod expansion_cost;
+mod floor_division;
 pub mod half_precision;
 pub mod hoist;
 pub mod instruction;

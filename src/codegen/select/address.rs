@@ -5,11 +5,14 @@
 //! definition of an integer. So the body of a loop holds one addition for each pointer and no other address arithmetic.
 //! The value of a variable itself is kept in a register only where a condition, bound or subscript needs it.
 
+use crate::codegen::select::floor_division::{Intervals, inverse};
 use crate::codegen::select::tree::{Loop, Node, Pointer, Root, Tree};
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Function, Gpr, GprOp, Inst, Lane, Operand, VType, Vreg};
 use crate::expr::Bound;
 use crate::expr::CompareOp;
+use crate::expr::interval::ceil_div;
+use crate::expr::narrow::{Interval, dtype_range};
 use crate::expr::{Affine, Var};
 use crate::runtime::{Error, Result};
 use std::collections::{BTreeSet, HashMap};
@@ -30,6 +33,7 @@ pub fn flatten(tree: Tree, name: String, parallel: Option<i64>) -> Result<Functi
         },
         registers: HashMap::new(),
         values: HashMap::new(),
+        intervals: Intervals::default(),
     };
     for pointer in free_pointers(&tree.nodes, &tree.pointers) {
         let dst = out.gpr();
@@ -114,6 +118,7 @@ struct Flattener<'a> {
     function: Function,
     registers: HashMap<Pointer, Gpr>,
     values: HashMap<Var, Gpr>,
+    intervals: Intervals,
 }
 
 impl Flattener<'_> {
@@ -130,6 +135,19 @@ impl Flattener<'_> {
         let dst = self.gpr();
         self.push(Inst::Int { op, dst, a, b });
         dst
+    }
+
+    /// `⌊value / divisor⌋`, the value within `interval`.
+    fn quotient(&mut self, value: Gpr, interval: Option<Interval>, divisor: i64) -> Gpr {
+        let by_product = interval.filter(|_| !divisor.unsigned_abs().is_power_of_two());
+        match by_product.and_then(|interval| inverse(divisor, interval)) {
+            Some(by) => {
+                let product = self.int(GprOp::Mul, value, Operand::Imm(by.factor));
+                self.add(product, by.summand);
+                self.int(GprOp::DivFloor, product, Operand::Imm(1 << by.shift))
+            }
+            None => self.int(GprOp::DivFloor, value, Operand::Imm(divisor)),
+        }
     }
 
     /// `reg += value`.
@@ -213,19 +231,25 @@ impl Flattener<'_> {
                 }
                 Node::Loop(l) => self.emit_loop(l)?,
                 Node::Let { var, value, divisor } => {
+                    let interval = self.intervals.of(value);
                     let value = self.affine(value)?;
                     let quotient = match divisor {
                         1 => value,
-                        d => self.int(GprOp::DivFloor, value, Operand::Imm(*d)),
+                        d => self.quotient(value, interval, *d),
                     };
+                    let of_quotient = interval.map(|(low, high)| (low.div_euclid(*divisor), high.div_euclid(*divisor)));
+                    self.intervals.set(*var, of_quotient);
                     self.define(*var, quotient, &nodes[i + 1..])?;
                 }
                 Node::Integer { var, op, a, b } => {
+                    self.intervals.set(*var, None);
                     let (a, b) = (self.affine(a)?, self.operand(b)?);
                     let value = self.int(*op, a, b);
                     self.define(*var, value, &nodes[i + 1..])?;
                 }
                 Node::Choose { var, conditions, yes, no } => {
+                    let either = self.intervals.of(yes).zip(self.intervals.of(no));
+                    self.intervals.set(*var, either.map(|(a, b)| (a.0.min(b.0), a.1.max(b.1))));
                     let (dst, no, yes) = (self.gpr(), self.affine(no)?, self.affine(yes)?);
                     self.push(Inst::Copy { dst, src: no });
                     let opened = self.conditions(conditions)?;
@@ -234,6 +258,7 @@ impl Flattener<'_> {
                     self.define(*var, dst, &nodes[i + 1..])?;
                 }
                 Node::LoadInt { var, addr, mem } => {
+                    self.intervals.set(*var, dtype_range(*mem));
                     let dst = self.gpr();
                     let base = self.pointer(&self.pointers[addr.base.0 as usize])?;
                     self.push(Inst::LoadInt { dst, addr: crate::codegen::vcode::Addr { base, ..*addr }, mem: *mem });
@@ -273,7 +298,7 @@ impl Flattener<'_> {
             let value = match self.operand(&rounded)? {
                 Operand::Imm(c) => Operand::Imm(c.div_euclid(b.divisor)),
                 Operand::Reg(r) if b.divisor == 1 => Operand::Reg(r),
-                Operand::Reg(r) => Operand::Reg(self.int(GprOp::DivFloor, r, Operand::Imm(b.divisor))),
+                Operand::Reg(r) => Operand::Reg(self.quotient(r, self.intervals.of(&rounded), b.divisor)),
             };
             best = Some(match (best, value) {
                 (None, value) => value,
@@ -287,12 +312,29 @@ impl Flattener<'_> {
         best.ok_or_else(|| Error::Internal("a loop without bounds".into()))
     }
 
+    /// The values of the greatest (`Max`) or least (`Min`) of the bounds.
+    fn bound_interval(&self, bounds: &[Bound], op: GprOp) -> Option<Interval> {
+        let mut best: Option<Interval> = None;
+        for b in bounds {
+            let (low, high) = self.intervals.of(&b.affine)?;
+            let both = |f: fn(i64, i64) -> i64| (f(low, b.divisor), f(high, b.divisor));
+            best = Some(match (best, op) {
+                (None, GprOp::Max) => both(ceil_div),
+                (None, _) => both(i64::div_euclid),
+                (Some(a), GprOp::Max) => (a.0.max(both(ceil_div).0), a.1.max(both(ceil_div).1)),
+                (Some(a), _) => (a.0.min(both(i64::div_euclid).0), a.1.min(both(i64::div_euclid).1)),
+            });
+        }
+        best
+    }
+
     fn emit_loop(&mut self, l: &Loop) -> Result<()> {
         let pointers: Vec<Pointer> =
             free_pointers(&l.body, self.pointers).into_iter().filter(|p| p.bytes.uses(l.var)).collect();
         let mut needed = false;
         l.body.iter().for_each(|n| n.visit_values(&mut |a| needed |= a.uses(l.var)));
 
+        let values = self.bound_interval(&l.lower, GprOp::Max).zip(self.bound_interval(&l.upper, GprOp::Min));
         let (lower, count) = if l.parallel {
             let (first, last) = (self.gpr(), self.gpr());
             self.push(Inst::Range { dst: first, which: 0 });
@@ -309,8 +351,10 @@ impl Flattener<'_> {
             (Operand::Reg(lower), count)
         } else {
             let (lower, upper) = (self.bound(&l.lower, GprOp::Max)?, self.bound(&l.upper, GprOp::Min)?);
-            (lower, self.count(lower, upper, l.step))
+            (lower, self.count(lower, upper, l.step, values))
         };
+        // a loop that is empty has no values, and any interval
+        self.intervals.set(l.var, values.map(|(lower, upper)| (lower.0, lower.0.max(upper.1.saturating_sub(1)))));
         let mut bumps = vec![];
         for p in pointers {
             let base = self.pointer(&parent(&p, l.var))?;
@@ -348,8 +392,8 @@ impl Flattener<'_> {
         Ok(())
     }
 
-    /// `⌈(upper - lower) / step⌉`.
-    fn count(&mut self, lower: Operand, upper: Operand, step: i64) -> Gpr {
+    /// `⌈(upper - lower) / step⌉`, the intervals of both bounds where they are known.
+    fn count(&mut self, lower: Operand, upper: Operand, step: i64, values: Option<(Interval, Interval)>) -> Gpr {
         let extent = match (upper, lower) {
             (Operand::Imm(u), Operand::Imm(l)) => {
                 let dst = self.gpr();
@@ -368,6 +412,10 @@ impl Flattener<'_> {
             return extent;
         }
         let rounded = self.int(GprOp::Add, extent, Operand::Imm(step - 1));
-        self.int(GprOp::DivFloor, rounded, Operand::Imm(step))
+        let interval = values.and_then(|(lower, upper)| {
+            let ends = (upper.0.checked_sub(lower.1)?, upper.1.checked_sub(lower.0)?);
+            Some((ends.0.checked_add(step - 1)?, ends.1.checked_add(step - 1)?))
+        });
+        self.quotient(rounded, interval, step)
     }
 }
