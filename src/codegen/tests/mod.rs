@@ -4,6 +4,7 @@ mod cases;
 mod emission;
 #[path = "../../../tests/emulator/mod.rs"]
 mod emulator;
+mod floor_divisions;
 mod masked;
 mod native;
 mod program;

@@ -1,7 +1,7 @@
 //! Runs cases on this processor, with their buffers beside pages that may not be touched.
 
 use super::program::{Buffer, Builder, at};
-use super::{cases, masked, program::Case, quotients, random, registers};
+use super::{cases, floor_divisions, masked, program::Case, quotients, random, registers};
 use crate::codegen::regalloc::checker;
 use crate::codegen::vcode::{Inst, Lane, VBinary, VType};
 use crate::codegen::{Target, assemble, regalloc};
@@ -98,6 +98,7 @@ fn run(target: &Target, cases: &[Case]) {
 fn every_instruction_on_avx2() {
     run(&Target::avx2(), &cases::all(32));
     run(&Target::avx2(), &masked::loads(32));
+    run(&Target::avx2(), &floor_divisions::all());
 }
 
 #[test]

@@ -202,8 +202,11 @@ impl Emitter<'_> {
         }
     }
 
-    /// `d = ⌊a / divisor⌋`, every other register preserved.
+    /// `d = ⌊a / divisor⌋`, every other register preserved. Of a number below zero the quotient is that of its complement,
+    /// inverted; of 63 bits it is the upper part of the product with the inverse, rounded up (Granlund and Montgomery 1994).
     fn divide_floor(&mut self, d: u8, a: u8, divisor: i64) {
+        const RAX: u8 = 0;
+        const RDX: u8 = 2;
         if divisor & (divisor - 1) == 0 {
             self.move_gpr(d, a);
             if divisor > 1 {
@@ -212,13 +215,20 @@ impl Emitter<'_> {
             }
             return;
         }
-        let label = self.pool_label(divisor.to_le_bytes().to_vec());
+        let digits = 64 - divisor.leading_zeros();
+        let inverse = (1u128 << (63 + digits)).div_ceil(divisor as u128) as u64;
+        let label = self.pool_label(inverse.to_le_bytes().to_vec());
         dynasm!(self.asm ; .arch x64 ; push rax ; push rdx);
-        self.move_gpr(0, a);
-        // The quotient is rounded to zero: one less where the remainder is negative.
-        dynasm!(self.asm ; .arch x64
-            ; cqo ; idiv QWORD [=>label] ; sar rdx, 63 ; add rax, rdx ; pop rdx);
-        if d == 0 {
+        self.move_gpr(RAX, a);
+        let shift = digits as i8 - 1;
+        dynasm!(self.asm ; .arch x64 ; cqo ; xor rax, rdx ; mul QWORD [=>label] ; shr rdx, BYTE shift);
+        match a {
+            RAX => dynasm!(self.asm ; .arch x64 ; mov rax, [rsp + 8]),
+            RDX => dynasm!(self.asm ; .arch x64 ; mov rax, [rsp]),
+            a => self.move_gpr(RAX, a),
+        }
+        dynasm!(self.asm ; .arch x64 ; sar rax, 63 ; xor rax, rdx ; pop rdx);
+        if d == RAX {
             dynasm!(self.asm ; .arch x64 ; lea rsp, [rsp + 8]);
         } else {
             dynasm!(self.asm ; .arch x64 ; mov Rq(d), rax ; pop rax);
