@@ -293,7 +293,7 @@ where
     fn inst(&mut self, inst: &Inst, hidden: Option<Place>, innermost: bool) -> Result<()> {
         let is_known = match inst.group() {
             Group::Scalar => self.scalar_inst(inst, hidden, innermost)?,
-            Group::Memory => self.memory_inst(inst)?,
+            Group::Load | Group::Store => self.memory_inst(inst)?,
             Group::Vector if matches!(inst, Inst::VTensor { .. }) => self.tensor_inst(inst)?,
             Group::Vector => self.vector_inst(inst),
             Group::Tile => self.tile_inst(inst)?,

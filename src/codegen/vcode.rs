@@ -251,6 +251,11 @@ impl Inst {
         self.group() == Group::Tile
     }
 
+    /// Returns true for instructions that write memory.
+    pub fn writes_memory(&self) -> bool {
+        self.group() == Group::Store || matches!(self, Inst::TileStore { .. })
+    }
+
     /// Returns true if the value written is the same wherever the instruction stands: it may be rematerialized.
     pub fn is_constant(&self) -> bool {
         matches!(self, Inst::Imm { .. } | Inst::VConst { .. } | Inst::VIota { .. })

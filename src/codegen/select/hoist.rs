@@ -60,11 +60,11 @@ pub fn hoist_invariants(mut l: Loop, registers: usize, pointers: &[Pointer]) -> 
 /// Instructions whose result depends on their operands (and memory) only, and that do nothing else.
 fn pure(inst: &Inst) -> bool {
     !inst.is_tile()
+        && !inst.writes_memory()
         && !matches!(
             inst,
-            Inst::VStore { .. }
-                | Inst::VScatter { .. }
-                | Inst::VFma { .. }
+            Inst::VFma { .. }
+                | Inst::VFmaMemory { .. }
                 | Inst::VGatherIndex { .. }
                 | Inst::VLoadWhere { .. }
                 | Inst::VCopy { .. }
@@ -73,9 +73,7 @@ fn pure(inst: &Inst) -> bool {
 
 fn stored_root(node: &Node, pointers: &[Pointer]) -> Option<Root> {
     match node {
-        Node::Inst(i @ (Inst::VStore { .. } | Inst::VScatter { .. } | Inst::TileStore { .. })) => {
-            i.address().map(|a| pointers[a.base.0 as usize].root)
-        }
+        Node::Inst(i) if i.writes_memory() => i.address().map(|a| pointers[a.base.0 as usize].root),
         _ => None,
     }
 }

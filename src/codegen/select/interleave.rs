@@ -155,7 +155,7 @@ impl Pass<'_> {
             near && self.pointers[base.0 as usize].root == root
         };
         range.clone().filter(|index| group.iter().all(|s| s.at != *index)).all(|index| match &body[index] {
-            Node::Inst(inst @ (Inst::VStore { .. } | Inst::VScatter { .. } | Inst::TileStore { .. })) => !touches(inst),
+            Node::Inst(inst) if inst.writes_memory() => !touches(inst),
             Node::Inst(inst) => {
                 let mut source_changes = false;
                 inst.registers(|class, access, r| {

@@ -242,7 +242,7 @@ struct MemoryAccess {
 impl MemoryAccess {
     /// The access of an instruction, where it has one; `writer` tells which instruction of the block wrote a register last.
     fn of(inst: &Inst, writer: impl Fn(u32) -> Option<usize>) -> Option<MemoryAccess> {
-        let writes = matches!(inst, Inst::VStore { .. } | Inst::VScatter { .. });
+        let writes = inst.writes_memory();
         let lanes = inst.lanes();
         if lanes.is_none() && !matches!(inst, Inst::LoadInt { .. }) {
             return None;
@@ -287,7 +287,8 @@ fn pairs(insts: &[Inst]) -> Vec<bool> {
 fn latency(inst: &Inst, target: &Target) -> usize {
     let machine = &target.machine;
     match inst {
-        Inst::VStore { .. } | Inst::VScatter { .. } | Inst::Prefetch { .. } => 1,
+        Inst::Prefetch { .. } => 1,
+        _ if inst.writes_memory() => 1,
         _ if inst.lanes().is_some() || matches!(inst, Inst::LoadInt { .. }) => machine.load_latency,
         // of one instruction or several
         _ if inst.ty().is_some() => machine.fma_latency,

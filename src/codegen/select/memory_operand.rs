@@ -54,10 +54,7 @@ pub fn fold(function: &mut Function, target: &Target) {
 
 /// For each instruction, the number of its run: within one no loop or conditional begins or ends and no memory is written.
 pub fn runs(function: &Function) -> Vec<usize> {
-    let ends = |inst: &Inst| {
-        let stores = matches!(inst, Inst::VStore { .. } | Inst::VScatter { .. } | Inst::TileStore { .. });
-        usize::from(stores || inst.is_control())
-    };
+    let ends = |inst: &Inst| usize::from(inst.writes_memory() || inst.is_control());
     let run = |n: &mut usize, inst: &Inst| {
         *n += ends(inst);
         Some(*n)

@@ -47,8 +47,8 @@ pub fn prefetch_panels(mut tree: Tree, target: &Target) -> Tree {
 fn find_written(nodes: &[Node], pointers: &[Pointer], written: &mut HashSet<Root>) {
     for node in nodes {
         match node {
-            Node::Inst(Inst::VStore { addr, .. } | Inst::VScatter { addr, .. } | Inst::TileStore { addr, .. }) => {
-                written.insert(pointers[addr.base.0 as usize].root);
+            Node::Inst(inst) if inst.writes_memory() => {
+                written.extend(inst.address().map(|addr| pointers[addr.base.0 as usize].root));
             }
             Node::Loop(Loop { body, .. }) | Node::If { body, .. } => find_written(body, pointers, written),
             _ => {}

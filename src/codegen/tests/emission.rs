@@ -14,7 +14,7 @@ use crate::codegen::vcode::{GprOp, Inst, Lane, LaneRange, VType};
 use crate::codegen::{Isa, Target, assemble, regalloc};
 use crate::runtime::DType;
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 type Registers = BTreeSet<(Class, u8)>;
 
@@ -157,6 +157,16 @@ fn functions(target: &Target) -> Vec<Case> {
     let blocks = registers::blocks().into_iter().filter(|b| b.0.isa == target.isa);
     all.extend(blocks.flat_map(|(t, mr, nv)| [0, 30].map(|outer| registers::product_block(&t, mr, nv, 7, outer))));
     all
+}
+
+#[test]
+fn every_instruction_has_a_case() {
+    let cases = functions(&Target::avx512());
+    let found: HashSet<&str> = cases.iter().flat_map(|case| &case.function.insts).map(Inst::name).collect();
+    // tests/instructions.rs runs the rows of tensor instructions, and what moves their tiles
+    let elsewhere = |name: &str| name == "VTensor" || name.starts_with("Tile");
+    let missing: Vec<_> = Inst::NAMES.iter().filter(|name| !found.contains(*name) && !elsewhere(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]

@@ -63,8 +63,10 @@ impl Access {
 pub enum Group {
     /// Integers, addresses and control flow.
     Scalar,
-    /// Lanes between registers and memory.
-    Memory,
+    /// Lanes from memory to registers.
+    Load,
+    /// Lanes from registers to memory.
+    Store,
     /// Lanes in registers.
     Vector,
     /// Tile registers.
@@ -111,28 +113,28 @@ macro_rules! insts {
             // ---- lanes in memory
             /// Consecutive elements of memory type `mem`, widened to the lane type (integers and bool; the bits of f16 and bf16
             /// in I32 lanes, or an f16 in F32 lanes where all of at least four are loaded; other floats as they are).
-            VLoad Memory "{} = load {} {} {}{}" {
+            VLoad Load "{} = load {} {} {}{}" {
                 dst: Vreg (Def), ty: VType, mem: DType, addr: Addr (Use), part: Part
             }
             /// As VLoad of elements of 4 or 8 bytes in lanes of the same size, 16 bytes or more in all, where the lane of `mask`
             /// is all ones; zero where it is all zeros. Not on NEON.
-            VLoadWhere Memory "{} = load {} {} {} where {}" {
+            VLoadWhere Load "{} = load {} {} {} where {}" {
                 dst: Vreg (Def), ty: VType, mem: DType, addr: Addr (Use), mask: Vreg (Use)
             }
-            VStore Memory "store {} {} {}, {}{}" {
+            VStore Store "store {} {} {}, {}{}" {
                 ty: VType, mem: DType, src: Vreg (Use), addr: Addr (Use), part: Part
             }
             /// One element in every lane.
-            VBroadcast Memory "{} = broadcast {} {} {}" { dst: Vreg (Def), ty: VType, mem: DType, addr: Addr (Use) }
+            VBroadcast Load "{} = broadcast {} {} {}" { dst: Vreg (Def), ty: VType, mem: DType, addr: Addr (Use) }
             /// Elements `stride` bytes apart.
-            VGather Memory "{} = gather {} {} {} stride {}{}" {
+            VGather Load "{} = gather {} {} {} stride {}{}" {
                 dst: Vreg (Def), ty: VType, mem: DType, addr: Addr (Use), stride: i64, part: Part
             }
-            VScatter Memory "scatter {} {} {}, {} stride {}{}" {
+            VScatter Store "scatter {} {} {}, {} stride {}{}" {
                 ty: VType, mem: DType, src: Vreg (Use), addr: Addr (Use), stride: i64, part: Part
             }
             /// Element `base + lane_value·bytes(mem)` for each lane of `index` (I32 or I64 lanes).
-            VGatherIndex Memory "{} = gather {} {} [{} + {} as {}]{}" {
+            VGatherIndex Load "{} = gather {} {} [{} + {} as {}]{}" {
                 dst: Vreg (Def), ty: VType, mem: DType, base: Gpr (Use), index: Vreg (Use), index_lane: Lane, part: Part
             }
 
@@ -231,6 +233,16 @@ macro_rules! define {
                     $(Inst::$name { .. } => Group::$group,)*
                 }
             }
+
+            /// The name in the table.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Inst::$name { .. } => stringify!($name),)*
+                }
+            }
+
+            /// The names of all instructions.
+            pub const NAMES: &[&str] = &[$(stringify!($name)),*];
 
             /// Calls `f` on each register operand, those that are read first, then those that are written.
             pub fn registers_mut(&mut self, f: &mut impl FnMut(Class, Access, &mut u32)) {

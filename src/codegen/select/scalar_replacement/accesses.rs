@@ -74,7 +74,7 @@ impl Accesses {
     fn add(&mut self, inst: &Inst, at: usize, always: bool, pointers: &[Pointer], registers: &Registers) {
         let Some(a) = inst.address() else { return };
         let pointer = &pointers[a.base.0 as usize];
-        let store = matches!(inst, Inst::VStore { .. } | Inst::VScatter { .. });
+        let store = inst.writes_memory();
         if a.index.is_some() {
             if store {
                 self.clobbered.push((at, pointer.root));
