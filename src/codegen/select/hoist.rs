@@ -6,14 +6,16 @@
 use crate::codegen::select::register_pressure::{RegisterPressure, defined, used};
 use crate::codegen::select::tree::{Loop, Node, Pointer, Root};
 use crate::codegen::vcode::Inst;
+use crate::expr::{Affine, Var};
 use std::collections::{HashMap, HashSet};
 
 /// Moves the invariant instructions of a loop before it.
 pub fn hoist_invariants(mut l: Loop, registers: usize, pointers: &[Pointer]) -> Vec<Node> {
-    let innermost = l.body.iter().all(|n| matches!(n, Node::Inst(_) | Node::Splat { .. }));
-    if !innermost {
+    if l.body.iter().any(|n| matches!(n, Node::Loop(_) | Node::If { .. })) {
         return vec![Node::Loop(l)];
     }
+    let integers: HashSet<Var> = l.body.iter().filter_map(Node::defines).chain([l.var]).collect();
+    let moves = |a: &Affine| a.terms.iter().any(|t| integers.contains(&t.0));
     let mut before = vec![];
     let mut room = registers.saturating_sub(1).saturating_sub(RegisterPressure::of(&l.body).greatest());
     for loads in [false, true] {
@@ -33,12 +35,12 @@ pub fn hoist_invariants(mut l: Loop, registers: usize, pointers: &[Pointer]) -> 
                             let p = &pointers[a.base.0 as usize];
                             loads
                                 && pure(inst)
-                                && !p.bytes.uses(l.var)
+                                && !moves(&p.bytes)
                                 && (l.at_least_once || p.bytes.is_constant())
                                 && !stored.contains(&p.root)
                         }
                     },
-                    Node::Splat { value, .. } => !value.uses(l.var),
+                    Node::Splat { value, .. } => !moves(value),
                     _ => false,
                 };
             if movable {
