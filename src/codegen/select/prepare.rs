@@ -8,6 +8,7 @@ use crate::codegen::Target;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::expansion_cost::constant_range;
 use crate::codegen::select::narrow::narrow_loops;
+use crate::codegen::select::pairs::split_sums;
 use crate::codegen::select::scalar_expansion;
 use crate::codegen::select::value::{buffer_width, widest};
 use crate::codegen::select::wrapping;
@@ -32,6 +33,7 @@ pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
     let mut private = HashMap::new();
     let body = Preparer { nest: &mut nest, expanded: HashSet::new(), private: &mut private }.legalize(body);
     let body = narrow_loops(&nest, &mut Facts::new(nest.vars.len()), &body);
+    let body = split_sums(&mut nest, target, body);
     vector_widths(&nest, &body, &mut Facts::new(nest.vars.len()), &mut widths);
     nest.body = crate::codegen::select::strip_mine::strip_mine(&mut nest, target, &mut widths, private, body);
     vector_widths(&nest, &nest.body, &mut Facts::new(nest.vars.len()), &mut widths);

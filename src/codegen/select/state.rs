@@ -81,6 +81,8 @@ pub struct Selector<'a> {
     pub owners: HashMap<(BufferId, i64), i64>,
     pub frames: Vec<Frame>,
     pub reductions: Vec<Reduction>,
+    /// The unrolled loop of which two iterations are done at once.
+    pub pair: Option<Var>,
     /// Loads take groups of elements.
     pub view: Option<View>,
     /// The sums in tile registers.

@@ -57,6 +57,7 @@ impl<'a> Selector<'a> {
             owners: HashMap::new(),
             frames: vec![],
             reductions: vec![],
+            pair: None,
             view: None,
             tile: None,
             matrices: None,
@@ -128,13 +129,7 @@ impl<'a> Selector<'a> {
                 let end = constant(&upper, false);
                 match (kind, first, end) {
                     (LoopKind::Vector, _, Some(end)) => self.vector_loop(*var, end, body),
-                    (LoopKind::Unroll, Some(first), Some(end)) => {
-                        for value in (first..end).step_by(*step as usize) {
-                            self.env[var.0 as usize] = Affine::constant(value);
-                            self.statements(body)?;
-                        }
-                        Ok(())
-                    }
+                    (LoopKind::Unroll, Some(first), Some(end)) => self.unrolled_loop(*var, (first, end, *step), body),
                     (LoopKind::Instruction(name), Some(0), Some(end)) => self.instruction_loop(*name, *var, end, body),
                     (LoopKind::Unroll | LoopKind::Vector | LoopKind::Instruction(_), _, _) => {
                         self.internal("an expanded loop without constant bounds")
@@ -225,6 +220,24 @@ impl<'a> Selector<'a> {
                 facts.decide(&right.add_scaled(&left, -1).offset(-1)) == Some(true)
             })
         })
+    }
+
+    fn unrolled_loop(&mut self, var: Var, (first, end, step): (i64, i64, i64), body: &[Stmt]) -> Selected<()> {
+        let pairs = step == 1 && end - first > 1 && self.adds_pairs(var, body);
+        let mut value = first;
+        while value < end {
+            self.env[var.0 as usize] = Affine::constant(value);
+            let is_pair = pairs && value + 1 < end;
+            if is_pair {
+                self.pair = Some(var);
+            }
+            self.statements(body)?;
+            if is_pair {
+                self.pair = None;
+            }
+            value += if is_pair { 2 } else { step };
+        }
+        Ok(())
     }
 
     fn vector_loop(&mut self, var: Var, extent: i64, body: &[Stmt]) -> Selected<()> {

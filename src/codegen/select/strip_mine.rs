@@ -257,7 +257,9 @@ impl Parts {
         let mut out = vec![];
         for stmt in body {
             out.push(match stmt {
-                Stmt::If { conditions, body } => Stmt::If { conditions, body: self.divert(body, s) },
+                Stmt::If { .. } | Stmt::Loop { kind: LoopKind::Unroll, .. } => {
+                    stmt.map_body(|body| self.divert(body, s))
+                }
                 Stmt::Store { buffer, index, value, reduce: Some(op) } if invariant(&index) => {
                     let target = s.nest.buffer(buffer);
                     let dtype = target.dtype;
@@ -329,6 +331,12 @@ fn collect(body: &[Stmt], inside: bool, out: &mut Vec<Found>) {
                 out.push(Found { index: affine, reduce: reduce.is_some(), inside });
             }
             Stmt::If { body, .. } => collect(body, inside, out),
+            Stmt::Loop { var, kind: LoopKind::Unroll, body, .. } => {
+                let first = out.len();
+                collect(body, inside, out);
+                // a target that differs from one iteration to the next is one of several
+                out[first..].iter_mut().for_each(|r| r.inside |= r.index.iter().any(|a| a.uses(*var)));
+            }
             Stmt::Loop { body, .. } => collect(body, true, out),
             Stmt::Let { .. } => {}
         }
@@ -344,7 +352,7 @@ fn vector_loop(var: Var, extent: i64, body: Vec<Stmt>) -> Stmt {
 }
 
 /// Copies `body` with `var` replaced and the variables of its loops renamed.
-fn copied(nest: &mut LoopNest, body: &[Stmt], var: Var, value: &Affine) -> Vec<Stmt> {
+pub fn copied(nest: &mut LoopNest, body: &[Stmt], var: Var, value: &Affine) -> Vec<Stmt> {
     let mut map = HashMap::from([(var, value.clone())]);
     copy_with(nest, body, &mut map)
 }

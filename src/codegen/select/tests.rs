@@ -581,6 +581,7 @@ fn scalar_statements_compute_in_one_lane() {
 
 mod literals;
 mod narrow;
+mod pairs;
 
 #[test]
 fn a_subscript_that_all_lanes_share_takes_no_lanes() {

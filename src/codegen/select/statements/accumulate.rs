@@ -51,6 +51,9 @@ impl Selector<'_> {
 
     /// The value of the body of a reduction, and whether its not-a-numbers have to be kept.
     fn reduced_value(&mut self, op: BinaryOp, body: &Expr) -> Selected<(Val, bool)> {
+        if let (Some(var), Expr::Binary(BinaryOp::Mul, a, b)) = (self.pair, body) {
+            return Ok((self.pair_of_products(var, a, b)?, false));
+        }
         let numbers = numbers_only(op, body);
         let value = self.value(numbers.unwrap_or(body))?;
         let keeps = matches!(op, BinaryOp::Min | BinaryOp::Max) && value.dtype.is_float() && numbers.is_none();
