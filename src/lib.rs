@@ -58,7 +58,9 @@ pub use language::syntax::File;
 pub use model::Model;
 pub use object::{ObjectFiles, ObjectOptions};
 pub use pipeline::report::{ControlReport, KernelReport, Report, Sort, Vectorization};
-pub use pipeline::{Algorithm, CacheOptions, DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options, Precision, Stage};
+pub use pipeline::{
+    Algorithm, CacheOptions, DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options, Precision, Quotients, Stage,
+};
 pub use poly::tile::report::{BlockReport, CandidateReport, PhaseReport};
 pub use staged::{HostReport, PartCounts, PartReport, StagedReport};
 pub use stateful::Stateful;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tilewright::{
     Algorithm, CacheOptions, Compiled, DType, EgraphOptions, Error, File, GraphBuilder, Limits, Model, Module, Options,
-    Precision, Report, Result, Target, Tensor, Value,
+    Precision, Quotients, Report, Result, Target, Tensor, Value,
 };
 
 /// A cache that is not there yet, in a folder that is removed at the end.
@@ -247,6 +247,7 @@ fn whatever_decides_the_module_has_an_entry_of_its_own() {
         Options { algorithm: Algorithm::Direct, ..base.clone() },
         Options { max_error: 0.5, ..base.clone() },
         Options { precision: Precision::Bf16, ..base.clone() },
+        Options { quotients: Quotients::Approximate, ..base.clone() },
         Options { egraph, ..base.clone() },
         Options { limits: limits(|l| l.arena_bytes /= 2), ..base.clone() },
         Options { limits: limits(|l| l.tensor_bytes /= 2), ..base.clone() },

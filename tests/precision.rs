@@ -1,5 +1,5 @@
 //! Products and convolutions whose operands are rounded to 16 bits, through the whole compiler on every target of this processor:
-//! what their definition says of the rounded operands, with sums in f32, in weights of half the size.
+//! what their definition says of the rounded operands, with sums in f32, in weights of half the size. Approximate quotients and roots.
 
 mod common;
 
@@ -7,7 +7,10 @@ use common::host_targets;
 use tilewright::internal::expr::BinaryOp;
 use tilewright::internal::expr::scalar::number::{f16_to_f32, f32_to_bf16, f32_to_f16};
 use tilewright::internal::graph::op::{Layout, Op, Window};
-use tilewright::{Algorithm, Compiled, DType, GraphBuilder, Model, Options, Precision, Target, Tensor, ValueId};
+use tilewright::internal::language;
+use tilewright::{
+    Algorithm, Compiled, DType, GraphBuilder, Model, Options, Precision, Quotients, Target, Tensor, ValueId,
+};
 
 const HALVES: [Precision; 2] = [Precision::Bf16, Precision::F16];
 
@@ -236,6 +239,60 @@ fn fast_convolutions_read_operands_that_are_not_rounded() {
         for precision in HALVES {
             let lost = difference(&run(Algorithm::Winograd(2), precision), &plain);
             assert!(lost < 1e-5, "{precision} on {}: off by {lost}", target.name);
+        }
+    }
+}
+
+/// The distance of an f32 from the exact number, in units in the last place of the latter; 0 where both are not-a-number, the same
+/// zero or the same infinity.
+fn units(got: f32, exact: f64) -> f64 {
+    // subnormal numbers count as zero
+    let got = if got.is_subnormal() { 0f32.copysign(got) } else { got };
+    let flushed = if exact.abs() < f64::from(f32::MIN_POSITIVE) { 0f64.copysign(exact) as f32 } else { exact as f32 };
+    if got.to_bits() == flushed.to_bits() || got.is_nan() && flushed.is_nan() {
+        return if flushed.is_normal() { (f64::from(got) - exact).abs() / unit(exact) } else { 0.0 };
+    }
+    if got.is_finite() && flushed.is_finite() { (f64::from(got) - exact).abs() / unit(exact) } else { f64::INFINITY }
+}
+
+fn unit(exact: f64) -> f64 {
+    2f64.powi((exact.abs().log2().floor() as i32).max(-126) - 23)
+}
+
+#[test]
+fn approximate_quotients_are_within_their_bounds() {
+    let text = "def p(f32(N) X, f32(N) Y) -> (Q, R, I, S, C) {
+        Q(i) = X(i) / Y(i)  R(i) = sqrt(Y(i))  I(i) = 1 / sqrt(Y(i))  S(i) = X(i) / sqrt(Y(i))  C(i) = X(i) / 3.7 }";
+    let special = [0.0, 1.0, 2.0, 3.0, f32::INFINITY, f32::NAN, 1e-40, f32::MIN_POSITIVE, 8e37, 1e-30, 1e30];
+    let special: Vec<f32> = special.iter().flat_map(|&x| [x, -x]).collect();
+    let mut pairs: Vec<(f32, f32)> = special.iter().flat_map(|&x| special.iter().map(move |&y| (x, y))).collect();
+    let mut state = 1u64;
+    let mut random = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (((state >> 40) as f32) / 8192.0 + 1e-6) * if state >> 39 & 7 == 0 { -1.0 } else { 1.0 }
+    };
+    pairs.extend((0..1 << 16).map(|_| (random(), random())));
+    let [x, y] = [|p: &(f32, f32)| p.0, |p: &(f32, f32)| p.1]
+        .map(|part| Tensor::new(&[pairs.len() as i64], &pairs.iter().map(part).collect::<Vec<f32>>()));
+    let model = Model::from_program(language::parse("p.tile", text).unwrap(), None, None).unwrap();
+    for target in host_targets() {
+        let run = |quotients| {
+            let dims = [("N".to_string(), pairs.len() as i64)].into();
+            let options = Options { target: Some(target.clone()), quotients, dims, ..Options::default() };
+            let outputs = model.compile(&options).unwrap().run(&[("X", &x), ("Y", &y)]).unwrap();
+            outputs.iter().map(|t| t.to_vec::<f32>()).collect::<Vec<_>>()
+        };
+        let (exact, approximate) = (run(Quotients::Exact), run(Quotients::Approximate));
+        let flushed = |x: f32| f64::from(if x.is_subnormal() { 0f32.copysign(x) } else { x });
+        for (i, (x, y)) in pairs.iter().map(|&(x, y)| (flushed(x), flushed(y))).enumerate() {
+            let exactly = [x / y, y.sqrt(), 1.0 / y.sqrt(), x / y.sqrt(), x / f64::from(3.7f32)];
+            for (k, (bound, wanted)) in [2.0, 2.0, 2.0, 3.0, 2.0].into_iter().zip(exactly).enumerate() {
+                let [got, rounded] = [approximate[k][i], exact[k][i]];
+                let units = units(got, wanted);
+                assert!(units <= bound, "{}: result {k} of {x:e} and {y:e} is {got:e}, off by {units}", target.name);
+                let is_exact = !target.name.contains("avx512");
+                assert!(!is_exact || got.to_bits() == rounded.to_bits() || got.is_nan(), "{}: {k}", target.name);
+            }
         }
     }
 }

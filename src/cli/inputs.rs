@@ -407,23 +407,21 @@ fn network_option(arguments: &ModelArguments) -> Option<&'static str> {
 
 fn load_module(arguments: &ModelArguments, given: &BTreeMap<String, Tensor>, progress: &Progress) -> Result<Module> {
     is_program(arguments)?;
-    let schedule = arguments.schedule.is_some().then_some("--schedule");
-    if let Some(option) = network_option(arguments).or(schedule) {
+    let compiles = [
+        ("--schedule", arguments.schedule.is_some()),
+        ("--machine", arguments.machine.is_some()),
+        ("--quotients", arguments.quotients.is_some()),
+        ("--instructions", arguments.instructions.is_some()),
+    ];
+    let compiles = compiles.into_iter().find(|option| option.1).map(|option| option.0);
+    if let Some(option) = network_option(arguments).or(compiles) {
         let name = arguments.model.display();
         return Err(Error::Invalid(format!("{name} is already machine code: do not pass `{option}`")));
-    }
-    if arguments.machine.is_some() {
-        let name = arguments.model.display();
-        return Err(Error::Invalid(format!("{name} is already machine code: do not pass `--machine`")));
     }
     progress.stage(format!("loading {}", arguments.model.display()));
     // SAFETY: whoever names a module on the command line runs it as a program (docs/trust.md); a file that is changed under this
     // process by other means than `compile` is theirs to answer for too.
     let module = unsafe { Module::load(&arguments.model) }?;
-    if arguments.instructions.is_some() {
-        let name = arguments.model.display();
-        return Err(Error::Invalid(format!("{name} is already machine code: do not pass `--instructions`")));
-    }
     if arguments.target.is_some() && arguments.target()?.name != module.target() {
         return Err(Error::Invalid(format!("{} is compiled for {}", arguments.model.display(), module.target())));
     }
@@ -510,6 +508,7 @@ fn load_for(
     let max_error = arguments.max_error.unwrap_or(DEFAULT_MAX_ERROR);
     let algorithm = arguments.algorithm.unwrap_or_default();
     let precision = arguments.precision.unwrap_or_default();
+    let quotients = arguments.quotients.unwrap_or_default();
     let values = values(&given);
     let (limits, growing) = (arguments.limits.limits(), arguments.grow.clone());
     let instructions = instructions::checked(arguments.instructions.as_deref(), progress)?;
@@ -528,6 +527,7 @@ fn load_for(
         algorithm,
         max_error,
         precision,
+        quotients,
         limits,
         ..Options::default()
     };

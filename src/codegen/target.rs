@@ -18,6 +18,36 @@ pub enum Isa {
     Neon,
 }
 
+/// How quotients and square roots of f32 are computed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Quotients {
+    /// Rounded correctly, as IEEE 754 defines them.
+    #[default]
+    Exact,
+    /// Of vectors within three units in the last place, by estimates of the processor and one step of Newton's iteration.
+    Approximate,
+}
+
+impl Quotients {
+    /// The names, which are also the texts.
+    pub const NAMES: [&'static str; 2] = ["exact", "approximate"];
+}
+
+impl std::fmt::Display for Quotients {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(Quotients::NAMES[*self as usize])
+    }
+}
+
+impl std::str::FromStr for Quotients {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Quotients> {
+        let found = [Quotients::Exact, Quotients::Approximate].into_iter().find(|q| q.to_string() == text);
+        found.ok_or_else(|| Error::Invalid(unknown("kind of quotients", text, &Quotients::NAMES)))
+    }
+}
+
 /// Properties of a processor that the cost models and the code generator use.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Target {
@@ -35,6 +65,8 @@ pub struct Target {
     pub instructions: Arc<[TensorInstruction]>,
     /// Its costs.
     pub machine: Machine,
+    /// How it divides.
+    pub quotients: Quotients,
 }
 
 const AVX2: Features = Features::AVX2.with(Features::FMA).with(Features::F16C);
@@ -96,7 +128,8 @@ impl Target {
             Isa::Neon => Machine::NEON,
         };
         let (name, instructions) = (name.into(), Arc::new([]));
-        Target { name, isa, vector_bytes, vector_registers, features, instructions, machine }
+        let quotients = Quotients::Exact;
+        Target { name, isa, vector_bytes, vector_registers, features, instructions, machine, quotients }
     }
 
     /// x86-64 with AVX-512 F, BW, DQ and VL.

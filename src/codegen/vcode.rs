@@ -160,6 +160,12 @@ pub enum VUnary {
     Root,
     /// The inverse, correctly rounded, for [`Inst::VQuotient`]; not-a-number where it or the number is not normal. AVX-512.
     Inverse,
+    /// The inverse of an f32 within two units in the last place, but 0 where it is subnormal: an estimate and a step. AVX-512.
+    InverseApproximate,
+    /// The square root of an f32 within two units in the last place. AVX-512.
+    RootApproximate,
+    /// The inverse of the square root of an f32 within two units in the last place. AVX-512.
+    InverseRootApproximate,
     /// Every bit inverted.
     Not,
     /// In words: the f32 that the f16 in the low half is. Subnormal halves are numbers; another not-a-number may result.

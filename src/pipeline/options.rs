@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use crate::codegen::target::Quotients;
 pub use crate::graph::egraph::EgraphOptions;
 pub use crate::graph::rules::algorithm::Algorithm;
 pub use crate::graph::rules::precision::Precision;
@@ -57,6 +58,9 @@ pub struct Options {
     /// the memory. Weights are rounded once, when they are compiled. It is right on every target; one without instructions on
     /// 16 bits widens them.
     pub precision: Precision,
+    /// How quotients and square roots of f32 are computed. [`Quotients::Approximate`] takes less time, and its bits depend on the
+    /// processor's estimates.
+    pub quotients: Quotients,
     /// Effort and rules of the rewriting.
     pub egraph: EgraphOptions,
     /// Memory and effort that the compilation may use.
@@ -108,6 +112,7 @@ impl Default for Options {
             algorithm: Algorithm::Cheapest,
             max_error: DEFAULT_MAX_ERROR,
             precision: Precision::F32,
+            quotients: Quotients::Exact,
             egraph: EgraphOptions::default(),
             limits: Limits::default(),
             cache: None,
@@ -138,6 +143,7 @@ impl Options {
             None if self.target.is_none() => target.with_host_features_of(&self.instructions),
             None => target,
         };
+        let target = Target { quotients: self.quotients, ..target };
         Ok(target.with_instructions(language::instruction::built_in()?.iter().chain(self.instructions.iter())))
     }
 }

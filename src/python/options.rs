@@ -12,7 +12,7 @@ use tilewright::internal::runtime::error::unknown;
 use tilewright::{CacheOptions, Limits, Options, Target, instructions};
 
 /// The names of all options.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "algorithm",
     "cache",
     "cache_bytes",
@@ -23,6 +23,7 @@ const NAMES: [&str; 13] = [
     "max_error",
     "max_memory",
     "precision",
+    "quotients",
     "target",
     "threads",
     "values",
@@ -76,6 +77,7 @@ fn set(
         "max_error" => options.max_error = value.extract()?,
         "max_memory" => options.limits = Limits::within(value.extract()?),
         "precision" => options.precision = value.extract::<String>()?.parse().or_raise(py)?,
+        "quotients" => options.quotients = value.extract::<String>()?.parse().or_raise(py)?,
         "target" => options.target = Some(target(py, &value.extract::<String>()?)?),
         "threads" => options.threads = value.extract()?,
         _ => {

@@ -8,7 +8,7 @@
 
 use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{Selected, Selector};
-use crate::codegen::target::Isa;
+use crate::codegen::target::{Isa, Quotients};
 use crate::codegen::vcode::{Inst, Lane, VBinary, VUnary};
 use crate::expr::scalar::Value;
 use crate::expr::{CompareOp, Expr};
@@ -35,7 +35,7 @@ impl Selector<'_> {
         let inverse = if double { 1.0 / divisor } else { f64::from(1.0 / divisor as f32) };
         let (inverse, divisor) = (self.number(a, inverse), self.number(a, divisor));
         let quotient = self.vector_binary(VBinary::Mul, a, inverse);
-        if is_power {
+        if is_power || self.is_approximated(a) {
             return quotient;
         }
         // An exact zero is a positive zero: taken away, it leaves a quotient of -0 as it is; times a negative inverse, it can be added.
@@ -47,6 +47,35 @@ impl Selector<'_> {
         let remainder = self.vector_binary(VBinary::Max, remainder, least);
         let remainder = if small { self.vector_binary(VBinary::Min, remainder, most) } else { remainder };
         self.fused(remainder, inverse, quotient, positive)
+    }
+
+    /// Returns true if quotients and roots of `v` are approximated: f32 in vectors, where the target says so. A single number is
+    /// divided: that has the lower latency.
+    pub fn is_approximated(&self, v: Val) -> bool {
+        self.target.quotients == Quotients::Approximate
+            && self.target.isa == Isa::Avx512
+            && v.dtype == DType::F32
+            && v.lane == Lane::F32
+            && !v.uniform
+    }
+
+    /// `a / b` where the program divides. Mathematical functions divide exactly: their bounds of error rest on that.
+    pub fn program_quotient(&mut self, a: Val, b: Val) -> Val {
+        if !self.is_approximated(b) {
+            return self.float_quotient(a, b);
+        }
+        let inverse = self.vector_unary(VUnary::InverseApproximate, b);
+        self.vector_binary(VBinary::Mul, a, inverse)
+    }
+
+    /// `a / √b` where roots are approximated.
+    pub fn quotient_by_root(&mut self, a: &Expr, b: Val) -> Selected<Val> {
+        let inverse = self.vector_unary(VUnary::InverseRootApproximate, b);
+        if matches!(a, Expr::Const(s) if Value::from(*s).as_f64() == 1.0) {
+            return Ok(inverse);
+        }
+        let a = self.value(a)?;
+        Ok(self.vector_binary(VBinary::Mul, a, inverse))
     }
 
     /// `a / b`. Whole registers of AVX-512 are multiplied with the inverse, which other quotients by `b` share and loops in which

@@ -12,6 +12,7 @@ use crate::codegen::select::math::{self, hyperbolic, trigonometric};
 use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{Selected, Selector, Stop};
 use crate::codegen::select::tree::Node;
+use crate::codegen::target::Quotients;
 use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, VType, VUnary, Vreg};
 use crate::expr::Affine;
 use crate::expr::Var;
@@ -412,6 +413,15 @@ impl Selector<'_> {
                 let v = self.quotient_by(a, divisor);
                 return self.normalized(v);
             }
+            if let (BinaryOp::Div, DType::F32, Expr::Unary(UnaryOp::Sqrt, x)) = (op, dtype, b)
+                && self.target.quotients == Quotients::Approximate
+                && self.varies(x)
+            {
+                let x = self.value(x)?;
+                if self.is_approximated(x) {
+                    return self.quotient_by_root(a, x);
+                }
+            }
             if op == BinaryOp::Pow
                 && let Some(power) = math::simple_power(b)
             {
@@ -495,7 +505,7 @@ impl Selector<'_> {
                 BinaryOp::And if !is_float(a.lane) => self.vector_binary(VBinary::And, a, b),
                 BinaryOp::Or if !is_float(a.lane) => self.vector_binary(VBinary::Or, a, b),
                 BinaryOp::Xor if !is_float(a.lane) => self.vector_binary(VBinary::Xor, a, b),
-                BinaryOp::Div if is_float(a.lane) => self.float_quotient(a, b),
+                BinaryOp::Div if is_float(a.lane) => self.program_quotient(a, b),
                 BinaryOp::Mod if is_float(a.lane) => self.float_remainder(a, b)?,
                 BinaryOp::Pow if is_float(a.lane) => self.power(a, b)?,
                 BinaryOp::Div => self.int_divide(a, b)?.0,
@@ -519,6 +529,7 @@ impl Selector<'_> {
             _ if a.dtype == DType::Bool => return self.undefined(op.name(), a.dtype),
             UnaryOp::Neg if float => self.vector_unary(VUnary::Neg, a),
             UnaryOp::Abs if float => self.vector_unary(VUnary::Abs, a),
+            UnaryOp::Sqrt if self.is_approximated(a) => self.vector_unary(VUnary::RootApproximate, a),
             UnaryOp::Sqrt if float => self.vector_unary(VUnary::Sqrt, a),
             UnaryOp::Floor if float => self.vector_unary(VUnary::Floor, a),
             UnaryOp::Ceil if float => self.vector_unary(VUnary::Ceil, a),

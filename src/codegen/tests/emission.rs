@@ -5,7 +5,7 @@
 //! a step writes only its results and temporaries, and reads nothing but its operands and what it has written itself.
 
 use super::program::{Builder, Case, at};
-use super::{cases, floor_divisions, masked, quotients, random, registers};
+use super::{approximations, cases, floor_divisions, masked, quotients, random, registers};
 use crate::codegen::disassemble::disassemble;
 use crate::codegen::regalloc::allocation::{Allocation, Place, Step};
 use crate::codegen::regalloc::checker;
@@ -150,6 +150,7 @@ fn functions(target: &Target) -> Vec<Case> {
     if target.isa == Isa::Avx512 {
         all.extend(quotients::cases());
         all.extend(floor_divisions::all());
+        all.extend(approximations::cases());
     }
     if target.isa != Isa::Neon {
         all.extend(masked::loads(target.vector_bytes));

@@ -1,5 +1,6 @@
 //! Tests that hold machine code to the VCode interpreter, one table of cases for every instruction set.
 
+mod approximations;
 mod cases;
 mod emission;
 #[path = "../../../tests/emulator/mod.rs"]

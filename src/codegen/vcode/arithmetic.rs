@@ -65,6 +65,17 @@ pub fn compare_lane(op: CompareOp, lane: Lane, a: u64, b: u64) -> bool {
     with_type!(lane, T => op.holds(&T::of(a), &T::of(b)))
 }
 
+/// What an approximation of f32 approximates.
+fn approximated(op: VUnary, bits: u64) -> u64 {
+    let x = f64::from(f32::from_bits(flush(Lane::F32, bits) as u32));
+    let exact = match op {
+        VUnary::InverseApproximate => 1.0 / x,
+        VUnary::RootApproximate => x.sqrt(),
+        _ => 1.0 / x.sqrt(),
+    };
+    flush(Lane::F32, u64::from((exact as f32).to_bits()))
+}
+
 /// An f32 rounded to bf16.
 pub fn rounded_to_bf16(bits: u64) -> u64 {
     u64::from(f32_to_bf16(f32::from_bits(flush(Lane::F32, bits) as u32)))
@@ -83,6 +94,9 @@ pub fn unary(op: VUnary, lane: Lane, a: u64) -> Option<u64> {
             });
         }
         VUnary::Inverse => return inverse(lane, a),
+        VUnary::InverseApproximate | VUnary::RootApproximate | VUnary::InverseRootApproximate => {
+            return (lane == Lane::F32).then(|| approximated(op, a));
+        }
         VUnary::Neg => (UnaryOp::Neg, a),
         VUnary::Abs => (UnaryOp::Abs, a),
         _ if !float => return None,

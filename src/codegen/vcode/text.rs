@@ -227,7 +227,8 @@ names! {
     VUnary {
         Abs = "abs", Neg = "neg", Sqrt = "sqrt", Root = "root", Floor = "floor", Ceil = "ceil", Round = "round", Not = "not",
         WidenHalf = "widenhalf", NarrowHalf = "narrowhalf", RoundHalf = "roundhalf",
-        NarrowBf16 = "narrowbf16", Inverse = "inverse"
+        NarrowBf16 = "narrowbf16", Inverse = "inverse", InverseApproximate = "inverseapproximate",
+        RootApproximate = "rootapproximate", InverseRootApproximate = "inverserootapproximate"
     }
     VBinary {
         Add = "add", Sub = "sub", Mul = "mul", MulHigh = "mulhigh", MulPairs = "mulpairs", Div = "div", Min = "min", Max = "max",

@@ -7,8 +7,8 @@
 //! quotient (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990). Where there is no
 //! inverse that is normal, where the product is infinite, and where it is a negative zero, whose sign the correction loses,
 //! the lanes are divided behind a branch. Square roots of f32 come from an estimate of the inverse root in the same way, with the
-//! instruction where the rest may be subnormal; they are those of the instruction for all 2^32 numbers. Invariant: a lane does not
-//! depend on the others.
+//! instruction where the rest may be subnormal; they are those of the instruction for all 2^32 numbers. Approximations of f32 are an
+//! estimate and one step. Invariant: a lane does not depend on the others.
 
 use super::encode::{Encoding, Rm};
 use super::memory::width;
@@ -29,7 +29,44 @@ const ZERO_AND_INFINITY: u64 = 0x10_0100;
 /// The bits of 2^-100: rests of the roots of lesser numbers may be subnormal.
 const LEAST_FOR_ROOTS: u64 = (127 - 100) << 23;
 
+/// The table of `vfixupimm`: what is not a number is left as it was before the last step, others are taken.
+const NUMBERS: u64 = 0x1111_1100;
+
 impl Emitter<'_> {
+    /// `d = 1 / b` of f32, by an estimate and one step: `y + y·(1 - b·y)`. Where the estimate is zero or infinite, it is the inverse.
+    pub(super) fn inverse_approximate(&mut self, ty: VType, d: u8, b: u8) {
+        let w = width(ty);
+        let (y, rest) = (self.temporaries.vector[0], self.temporaries.vector[1]);
+        self.op2(opcode::INVERSE_PS, w, y, b);
+        self.copy_width(w, rest, y);
+        self.op3_constant(opcode::REST_PS, w, rest, b, repeated(1f32.to_bits().into(), 4, w));
+        self.op3(opcode::FMA_PLUS_PS, w, rest, y, y);
+        self.op3i_constant(opcode::FIXUP_PS, w, y, rest, repeated(NUMBERS, 4, w), 0);
+        self.copy_width(w, d, y);
+    }
+
+    /// `d = √a` of f32, by an estimate of the inverse root and one step; for `inverse` `d = 1 / √a`.
+    pub(super) fn root_approximate(&mut self, ty: VType, d: u8, a: u8, inverse: bool) {
+        let w = width(ty);
+        let temporaries = &self.temporaries.vector;
+        let (y, root, rest) = (temporaries[0], temporaries[1], temporaries[2]);
+        let half = || repeated(0.5f32.to_bits().into(), 4, w);
+        self.op2(opcode::INVERSE_ROOT_PS, w, y, a);
+        self.op3(opcode::MUL_PS, w, root, a, y);
+        // what is missing, for a part of the number: ½ - ½·y·root
+        self.op3_constant(opcode::MUL_PS, w, rest, y, half());
+        self.op3_constant(opcode::REST_PS, w, rest, root, half());
+        let result = if inverse { y } else { root };
+        self.op3(opcode::FMA_PLUS_PS, w, rest, result, result);
+        if inverse {
+            self.op3i_constant(opcode::FIXUP_PS, w, y, rest, repeated(NUMBERS, 4, w), 0);
+            self.copy_width(w, d, y);
+        } else {
+            self.op3i_constant(opcode::FIXUP_PS, w, rest, a, repeated(ZERO_AND_INFINITY, 4, w), 0);
+            self.copy_width(w, d, rest);
+        }
+    }
+
     /// `d = √a` of f32.
     pub(super) fn root_by_inverse(&mut self, ty: VType, d: u8, a: u8) {
         let w = width(ty);

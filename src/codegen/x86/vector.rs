@@ -23,8 +23,8 @@ fn binary_needs(op: VBinary, lane: Lane, evex: bool) -> u8 {
 
 pub(super) fn needs(inst: &Inst, evex: bool) -> Needs {
     let vector = match inst {
-        Inst::VUnary { op: VUnary::Root, .. } => 3,
-        Inst::VUnary { op: VUnary::Inverse, .. } | Inst::VQuotient { .. } => 2,
+        Inst::VUnary { op: VUnary::Root | VUnary::RootApproximate | VUnary::InverseRootApproximate, .. } => 3,
+        Inst::VUnary { op: VUnary::Inverse | VUnary::InverseApproximate, .. } | Inst::VQuotient { .. } => 2,
         Inst::VUnary { op: VUnary::Neg, ty, .. } if !ty.lane.is_float() => 1,
         Inst::VUnary { op: VUnary::Abs, ty, .. } if ty.lane == Lane::I64 && !evex => 1,
         Inst::VBinary { op, ty, .. } => binary_needs(*op, ty.lane, evex),
@@ -171,6 +171,7 @@ impl Vectors for Emitter<'_> {
     fn unary(&mut self, op: VUnary, ty: VType, d: u8, a: u8) -> bool {
         let (w, lane) = (width(ty), ty.lane.bytes());
         let float = ty.lane.is_float();
+        let approximable = ty.lane == Lane::F32 && self.arch.evex;
         let sign = 1u64 << (8 * lane - 1);
         let round = if ty.lane == Lane::F64 { opcode::ROUND_PD } else { opcode::ROUND_PS };
         match op {
@@ -205,6 +206,10 @@ impl Vectors for Emitter<'_> {
             }
             VUnary::Root if ty.lane == Lane::F32 && self.arch.evex => self.root_by_inverse(ty, d, a),
             VUnary::Inverse if float && self.arch.evex => self.inverse(ty, d, a),
+            VUnary::InverseApproximate if approximable => self.inverse_approximate(ty, d, a),
+            VUnary::RootApproximate | VUnary::InverseRootApproximate if approximable => {
+                self.root_approximate(ty, d, a, op == VUnary::InverseRootApproximate);
+            }
             VUnary::Round if float => self.op2i(round, w, d, a, 8),
             VUnary::Floor if float => self.op2i(round, w, d, a, 9),
             VUnary::Ceil if float => self.op2i(round, w, d, a, 10),

@@ -184,6 +184,7 @@ def compile(  # noqa: A001 - the word of the field
     model: str | os.PathLike[str] | bytes,
     *,
     precision: str | None = None,
+    quotients: str | None = None,
     threads: int | None = None,
     target: str | None = None,
     cache: str | os.PathLike[str] | None = None,
@@ -200,6 +201,7 @@ def compile(  # noqa: A001 - the word of the field
     Args:
         model: path of an ONNX file (or of a `.tile` program), or the bytes of an ONNX file.
         precision: `bf16` or `f16` for products of f32 whose operands have 16 bits, with sums in f32; `f32` is the default.
+        quotients: `approximate` for quotients and square roots of f32 within three units in the last place; `exact` is the default.
         threads: threads of one run; one for each core by default. Results do not depend on it.
         target: name of a target (`tilewright.targets()`); by default the best one that this processor runs.
         cache: directory in which compiled modules are kept, and found again.
@@ -218,7 +220,7 @@ def compile(  # noqa: A001 - the word of the field
         FileError: the file cannot be read.
     """
     options = options_of(
-        precision=precision, threads=threads, target=target, cache=cache, dims=dims, values=values, growing=growing, **others
+        precision=precision, quotients=quotients, threads=threads, target=target, cache=cache, dims=dims, values=values, growing=growing, **others
     )
     source: dict[str, Any] = {"inputs": options_of(inputs=inputs)["inputs"], "schedules": schedules}
     if isinstance(model, (bytes, bytearray, memoryview)):
