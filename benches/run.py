@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure tilewright against its peers, in turn, on the same inputs; write target/bench/report.{json,md,html}.
 
-Suites: networks, int8, architectures, operators, algorithms, products, gemm, polybench, programs, loops, schedules, compile, memory; dynamic dimensions and
+Suites: networks, int8, architectures, operators, algorithms, products, gemm, polybench, programs, loops, quotients, schedules, compile, memory; dynamic dimensions and
 predictions have programs of their own, benches/shapes.py and benches/model.py. WORD selects rows by a part of their name. What cannot be measured here is named and left
 out; a contestant whose outputs differ from tilewright's ends its row with a message. Ctrl-C keeps what is finished.
 benches/method.py says what the numbers mean.
@@ -34,7 +34,7 @@ def arguments():
     from suites import SUITES
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", default=os.environ.get("SUITE") or ",".join(suite for suite in SUITES if not variants_of(suite)),
-                        help="suites by name, with commas [default: $SUITE or every suite without variants of tilewright, that is all but algorithms and products]")
+                        help="suites by name, with commas [default: $SUITE or every suite without variants of tilewright, that is all but algorithms, products and quotients]")
     parser.add_argument("--peers", default=os.environ.get("PEERS") or "",
                         help="peers by name, with commas, 'all' or 'none' [default: $PEERS or those of the suite]")
     parser.add_argument("--threads", default=os.environ.get("THREADS"),

@@ -8,6 +8,7 @@ import csv
 import json
 import pathlib
 import re
+import re
 import sys
 
 import algorithms
@@ -108,6 +109,17 @@ def program_rows(folder, size):
     workload = lambda path: {"name": path.stem, "kind": "tile", "path": str(path), "inputs": {}, "options": ["--size", size]}
     paths = sorted((ROOT / "datasets" / folder).glob("*.tile"))
     return [(path.stem, lambda path=path: workload(path)) for path in paths]
+
+
+def dividing_rows():
+    """The loop programs of f32 that divide or take roots once their arrays have values."""
+    def divides(path):
+        code = "\n".join(line for line in path.read_text().splitlines() if not line.lstrip().startswith("#"))
+        body = re.sub(r"init \{.*?\n    \}", "", code, flags=re.S)
+        return "f32" in body and re.search(r" / |sqrt\(", body)
+    folders = [ROOT / "datasets" / folder for folder in ("programs", "loops")]
+    dividing = {path.stem for folder in folders for path in folder.glob("*.tile") if divides(path)}
+    return [(name, make) for folder in ("programs", "loops") for name, make in program_rows(folder, "LARGE") if name in dividing]
 
 
 # Inputs of the programs that have a schedule in Halide, whose adapter takes arrays from files.
@@ -291,6 +303,9 @@ SUITES = {
     "loops": {
         "title": "Loop programs of many fields, LARGE", "peers": ["gcc_fast", "untransformed"], "threads": [1, 2],
         "rows": lambda: program_rows("loops", "LARGE")},
+    "quotients": {
+        "title": "Loop programs that divide in f32, exactly and approximately, LARGE", "peers": ["gcc_fast"], "threads": [1],
+        "variants": {"approximate": ["--quotients", "approximate"]}, "rows": dividing_rows},
     "schedules": {
         "title": "Schedules by hand beside the ILP's, f32", "peers": ["by_hand", "halide"], "threads": [1, 2],
         "rows": schedule_rows},
