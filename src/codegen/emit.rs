@@ -431,12 +431,12 @@ where
                 return self.choose(op, ty, dst.number(), [a, b, yes, no].map(|r| r.number()));
             }
             Inst::VConvert { dst, to, src, from } => return self.convert(dst.number(), to, src.number(), from),
-            Inst::VReduce { op, dst, ty, a } => {
+            Inst::VReduce { op, dst, ty, a, first } => {
                 return !matches!(
                     op,
                     VBinary::Sub | VBinary::Div | VBinary::MulHigh | VBinary::MulPairs | VBinary::AndNot
                 ) && (self.reduce_all(op, ty, dst.number(), a.number())
-                    || self.reduce(op, ty, dst.number(), a.number()));
+                    || self.reduce(op, ty, dst.number(), a.number(), first));
             }
             _ => return false,
         }
@@ -469,7 +469,7 @@ where
     }
 
     /// Lane `i` with lane `i + half`, until one is left; that one everywhere.
-    fn reduce(&mut self, op: VBinary, ty: VType, d: u8, a: u8) -> bool {
+    fn reduce(&mut self, op: VBinary, ty: VType, d: u8, a: u8, first: bool) -> bool {
         let vectors = &self.temporaries.vector[..];
         let (mut from, mut lanes) = (a, ty.lanes);
         while lanes > 1 {
@@ -480,7 +480,10 @@ where
             }
             from = d;
         }
-        self.spread(d, from, ty);
+        match first {
+            true => self.copy(d, from, VType { lanes: 1, ..ty }),
+            false => self.spread(d, from, ty),
+        }
         true
     }
 }

@@ -134,7 +134,7 @@ impl Selector<'_> {
     pub fn extreme_of_lanes(&mut self, op: VBinary, v: Val) -> Val {
         let flipped = self.flipped(v);
         let ty = self.ty(v.lane, false);
-        let reg = self.emit(|dst| Inst::VReduce { op, dst, ty, a: flipped.reg });
+        let reg = self.emit(|dst| Inst::VReduce { op, dst, ty, a: flipped.reg, first: false });
         self.flipped(Val { reg, uniform: true, ..v })
     }
 }

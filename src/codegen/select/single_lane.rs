@@ -36,6 +36,7 @@ pub fn narrow(function: &mut Function) {
             | Inst::VIota { dst, ty, .. }
             | Inst::VSplat { dst, ty, .. }
             | Inst::VBroadcast { dst, ty, .. } => fit(ty, *dst),
+            Inst::VReduce { dst, first, .. } => *first |= read[dst.index()] <= 1,
             _ => {}
         }
         if let Inst::VBroadcast { dst, ty: ty @ VType { lanes: 1, .. }, mem, addr } = *inst

@@ -207,10 +207,11 @@ fn arithmetic(ty: VType, out: &mut Vec<Case>) {
             }));
         }
     }
-    for op in [Add, Mul, Min, Max] {
-        out.push(compute(format!("reduce {op:?} {ty:?}"), &[ty], op != Min, ty, |b, r| {
+    for (op, first) in [(Add, false), (Mul, false), (Min, false), (Max, false), (Add, true), (Max, true)] {
+        let all = VType { lanes: if first { 1 } else { ty.lanes }, ..ty };
+        out.push(compute(format!("reduce {op:?} {ty:?} {first}"), &[ty], op != Min, all, |b, r| {
             let dst = b.vreg();
-            b.push(Inst::VReduce { op, dst, ty, a: r[0] });
+            b.push(Inst::VReduce { op, dst, ty, a: r[0], first });
             dst
         }));
     }

@@ -124,7 +124,7 @@ impl Generator<'_> {
             }
             22 => {
                 let (a, dst) = (self.any(), self.target());
-                self.b.push(Inst::VReduce { op: VBinary::Add, dst, ty, a });
+                self.b.push(Inst::VReduce { op: VBinary::Add, dst, ty, a, first: false });
             }
             23 => {
                 let (mask, a, b, dst) = (self.any(), self.any(), self.any(), self.target());

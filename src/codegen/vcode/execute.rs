@@ -232,7 +232,7 @@ impl Machine<'_> {
                 let src = self.vectors[src.index()];
                 self.write(dst, to, |i| convert(lane(&src, from, i), from, to.lane));
             }
-            Inst::VReduce { op, dst, ty, a } => {
+            Inst::VReduce { op, dst, ty, a, first } => {
                 let a = self.vectors[a.index()];
                 let mut lanes: Vec<u64> = (0..ty.lanes as usize).map(|i| lane(&a, ty.lane, i)).collect();
                 while lanes.len() > 1 {
@@ -241,7 +241,7 @@ impl Machine<'_> {
                         *low = binary(op, ty.lane, *low, high).ok_or_else(|| undefined(inst))?;
                     }
                 }
-                self.write(dst, ty, |_| lanes[0]);
+                self.write(dst, VType { lanes: if first { 1 } else { ty.lanes }, ..ty }, |_| lanes[0]);
             }
             _ => return Err(undefined(inst)),
         }

@@ -195,8 +195,10 @@ macro_rules! insts {
             /// Between lane types with the same number of lanes. Float to integer truncates (saturation unspecified).
             VConvert Vector "{} = convert {} from {} {}" { dst: Vreg (Def), to: VType, from: Lane, src: Vreg (Use) }
             /// All lanes of `a` combined, in every lane of `dst`: a fixed tree (halves first), so that the result is
-            /// the same on every run. Add, Mul, Min, Max.
-            VReduce Vector "{} = reduce {} {} {}" { dst: Vreg (Def), op: VBinary, ty: VType, a: Vreg (Use) }
+            /// the same on every run. Add, Mul, Min, Max. `first`: in the first lane alone.
+            VReduce Vector "{} = reduce {} {} {}{}" {
+                dst: Vreg (Def), op: VBinary, ty: VType, a: Vreg (Use), first: bool [first]
+            }
 
             // ---- tiles
             /// Gives each tile register its shape; all become zero. Before it, none may be used.

@@ -273,6 +273,7 @@ impl Text for DType {
 const SIGN: [(bool, &str); 2] = [(true, "-"), (false, "+")];
 const AT_LEAST_ONCE: [(bool, &str); 2] = [(true, " (at least once)"), (false, "")];
 const BROADCAST: [(bool, &str); 2] = [(true, "broadcast "), (false, "")];
+const FIRST: [(bool, &str); 2] = [(true, " (first lane)"), (false, "")];
 const BOUND: [(u8, &str); 2] = [(0, "first"), (1, "last")];
 
 fn print_choice<T: PartialEq>(words: &[(T, &str)], value: &T, out: &mut String) {
@@ -298,6 +299,7 @@ macro_rules! print_rows {
     (@ sign $field:ident, $out:expr) => { print_choice(&SIGN, $field, $out) };
     (@ at_least_once $field:ident, $out:expr) => { print_choice(&AT_LEAST_ONCE, $field, $out) };
     (@ broadcast $field:ident, $out:expr) => { print_choice(&BROADCAST, $field, $out) };
+    (@ first $field:ident, $out:expr) => { print_choice(&FIRST, $field, $out) };
     (@ bound $field:ident, $out:expr) => { print_choice(&BOUND, $field, $out) };
     (@ $field:ident, $out:expr) => { $field.print($out) };
 }
@@ -320,6 +322,7 @@ macro_rules! parse_rows {
     (@ sign $text:ident) => { $text.choice(&SIGN) };
     (@ at_least_once $text:ident) => { $text.choice(&AT_LEAST_ONCE) };
     (@ broadcast $text:ident) => { $text.choice(&BROADCAST) };
+    (@ first $text:ident) => { $text.choice(&FIRST) };
     (@ bound $text:ident) => { $text.choice(&BOUND) };
     (@ $text:ident) => { Text::parse($text) };
 }

@@ -85,13 +85,14 @@ impl Selector<'_> {
             return self.extreme_of_lanes(op, v);
         }
         let ty = self.ty(v.lane, false);
-        let reduced = Val { reg: self.emit(|dst| Inst::VReduce { op, dst, ty, a: v.reg }), uniform: true, ..v };
+        let reduced =
+            Val { reg: self.emit(|dst| Inst::VReduce { op, dst, ty, a: v.reg, first: false }), uniform: true, ..v };
         if !keeps {
             return reduced;
         }
         let broken = self.vector_compare(CompareOp::Ne, v, v);
         let ty = self.ty(broken.lane, false);
-        let reg = self.emit(|dst| Inst::VReduce { op: VBinary::Or, dst, ty, a: broken.reg });
+        let reg = self.emit(|dst| Inst::VReduce { op: VBinary::Or, dst, ty, a: broken.reg, first: false });
         self.vector_binary(VBinary::Or, reduced, Val { reg, uniform: true, ..broken })
     }
 
