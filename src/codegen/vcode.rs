@@ -160,7 +160,7 @@ pub enum VUnary {
     Root,
     /// The inverse, correctly rounded, for [`Inst::VQuotient`]; not-a-number where it or the number is not normal. AVX-512.
     Inverse,
-    /// The inverse of an f32 within two units in the last place, but 0 where it is subnormal: an estimate and a step. AVX-512.
+    /// The inverse of an f32 within two units in the last place, but 0 where it is subnormal: an estimate and steps. AVX-512 and NEON.
     InverseApproximate,
     /// The square root of an f32 within two units in the last place. AVX-512.
     RootApproximate,

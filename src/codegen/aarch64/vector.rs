@@ -49,6 +49,7 @@ fn binary_needs(op: VBinary, lane: Lane) -> u8 {
 /// Temporaries of an instruction.
 pub(super) fn needs(inst: &Inst) -> u8 {
     match inst {
+        Inst::VUnary { op: VUnary::InverseApproximate, .. } => 2,
         Inst::VBinary { op, ty, .. } => binary_needs(*op, ty.lane),
         Inst::VFma { ty, .. } => (ty.lane == Lane::I64) as u8,
         Inst::VReduce { op, ty, .. } => 1 + binary_needs(*op, ty.lane),
@@ -137,6 +138,13 @@ impl Vectors for Emitter<'_> {
             (VUnary::Neg, lane) => self.negate_lanes(d, a, lane.bytes()),
             (VUnary::Sqrt, Lane::F32) => a64!(self ; fsqrt V(d).s4, V(a).s4),
             (VUnary::Sqrt, Lane::F64) => a64!(self ; fsqrt V(d).d2, V(a).d2),
+            (VUnary::InverseApproximate, Lane::F32) => {
+                let [y, t] = [self.temporaries.vector[0], self.temporaries.vector[1]];
+                // an estimate of 8 bits and two steps, which keep what is zero or infinite
+                a64!(self ; frecpe V(y).s4, V(a).s4
+                    ; frecps V(t).s4, V(a).s4, V(y).s4 ; fmul V(y).s4, V(y).s4, V(t).s4
+                    ; frecps V(t).s4, V(a).s4, V(y).s4 ; fmul V(d).s4, V(y).s4, V(t).s4);
+            }
             (VUnary::Floor, Lane::F32) => a64!(self ; frintm V(d).s4, V(a).s4),
             (VUnary::Floor, Lane::F64) => a64!(self ; frintm V(d).d2, V(a).d2),
             (VUnary::Ceil, Lane::F32) => a64!(self ; frintp V(d).s4, V(a).s4),

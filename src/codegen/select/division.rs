@@ -11,7 +11,7 @@ use crate::codegen::select::state::{Selected, Selector};
 use crate::codegen::target::{Isa, Quotients};
 use crate::codegen::vcode::{Inst, Lane, VBinary, VUnary};
 use crate::expr::scalar::Value;
-use crate::expr::{CompareOp, Expr};
+use crate::expr::{CompareOp, Expr, UnaryOp};
 use crate::runtime::DType;
 
 /// A constant by which floats are divided by products: not so large or small that its inverse is not normal.
@@ -49,11 +49,11 @@ impl Selector<'_> {
         self.fused(remainder, inverse, quotient, positive)
     }
 
-    /// Returns true if quotients and roots of `v` are approximated: f32 in vectors, where the target says so. A single number is
-    /// divided: that has the lower latency.
+    /// Returns true if quotients by `v` are approximated: f32 in vectors, where the target says so. A single number is divided: that
+    /// has the lower latency.
     pub fn is_approximated(&self, v: Val) -> bool {
         self.target.quotients == Quotients::Approximate
-            && self.target.isa == Isa::Avx512
+            && self.target.isa != Isa::Avx2
             && v.dtype == DType::F32
             && v.lane == Lane::F32
             && !v.uniform
@@ -61,21 +61,40 @@ impl Selector<'_> {
 
     /// `a / b` where the program divides. Mathematical functions divide exactly: their bounds of error rest on that.
     pub fn program_quotient(&mut self, a: Val, b: Val) -> Val {
-        if !self.is_approximated(b) {
+        let inverse = if self.is_approximated(b) {
+            self.vector_unary(VUnary::InverseApproximate, b)
+        } else if self.is_approximated(a) {
+            // one division for all lanes
+            let one = self.number(b, 1.0);
+            self.vector_binary(VBinary::Div, one, b)
+        } else {
             return self.float_quotient(a, b);
-        }
-        let inverse = self.vector_unary(VUnary::InverseApproximate, b);
+        };
         self.vector_binary(VBinary::Mul, a, inverse)
     }
 
-    /// `a / √b` where roots are approximated.
-    pub fn quotient_by_root(&mut self, a: &Expr, b: Val) -> Selected<Val> {
-        let inverse = self.vector_unary(VUnary::InverseRootApproximate, b);
+    /// `√a` where the program asks for it.
+    pub fn program_root(&mut self, a: Val) -> Val {
+        let approximated = self.target.isa == Isa::Avx512 && self.is_approximated(a);
+        self.vector_unary(if approximated { VUnary::RootApproximate } else { VUnary::Sqrt }, a)
+    }
+
+    /// `a / b` where `b` is a square root that is approximated with its inverse.
+    pub fn quotient_by_root(&mut self, a: &Expr, b: &Expr) -> Selected<Option<Val>> {
+        let Expr::Unary(UnaryOp::Sqrt, x) = b else { return Ok(None) };
+        if self.target.quotients != Quotients::Approximate || self.target.isa != Isa::Avx512 {
+            return Ok(None);
+        }
+        let x = self.value(x)?;
+        if !self.is_approximated(x) {
+            return Ok(None);
+        }
+        let inverse = self.vector_unary(VUnary::InverseRootApproximate, x);
         if matches!(a, Expr::Const(s) if Value::from(*s).as_f64() == 1.0) {
-            return Ok(inverse);
+            return Ok(Some(inverse));
         }
         let a = self.value(a)?;
-        Ok(self.vector_binary(VBinary::Mul, a, inverse))
+        Ok(Some(self.vector_binary(VBinary::Mul, a, inverse)))
     }
 
     /// `a / b`. Whole registers of AVX-512 are multiplied with the inverse, which other quotients by `b` share and loops in which

@@ -12,7 +12,6 @@ use crate::codegen::select::math::{self, hyperbolic, trigonometric};
 use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{Selected, Selector, Stop};
 use crate::codegen::select::tree::Node;
-use crate::codegen::target::Quotients;
 use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, VType, VUnary, Vreg};
 use crate::expr::Affine;
 use crate::expr::Var;
@@ -413,14 +412,10 @@ impl Selector<'_> {
                 let v = self.quotient_by(a, divisor);
                 return self.normalized(v);
             }
-            if let (BinaryOp::Div, DType::F32, Expr::Unary(UnaryOp::Sqrt, x)) = (op, dtype, b)
-                && self.target.quotients == Quotients::Approximate
-                && self.varies(x)
+            if op == BinaryOp::Div
+                && let Some(v) = self.quotient_by_root(a, b)?
             {
-                let x = self.value(x)?;
-                if self.is_approximated(x) {
-                    return self.quotient_by_root(a, x);
-                }
+                return Ok(v);
             }
             if op == BinaryOp::Pow
                 && let Some(power) = math::simple_power(b)
@@ -529,8 +524,7 @@ impl Selector<'_> {
             _ if a.dtype == DType::Bool => return self.undefined(op.name(), a.dtype),
             UnaryOp::Neg if float => self.vector_unary(VUnary::Neg, a),
             UnaryOp::Abs if float => self.vector_unary(VUnary::Abs, a),
-            UnaryOp::Sqrt if self.is_approximated(a) => self.vector_unary(VUnary::RootApproximate, a),
-            UnaryOp::Sqrt if float => self.vector_unary(VUnary::Sqrt, a),
+            UnaryOp::Sqrt if float => self.program_root(a),
             UnaryOp::Floor if float => self.vector_unary(VUnary::Floor, a),
             UnaryOp::Ceil if float => self.vector_unary(VUnary::Ceil, a),
             UnaryOp::Round if float => self.vector_unary(VUnary::Round, a),

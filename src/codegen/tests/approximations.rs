@@ -1,6 +1,7 @@
 //! Approximate inverses and roots: how far they are from the exact numbers, in units in the last place, and what zeros,
 //! infinities, subnormal numbers and not-a-number give.
 
+use super::emulator::Job;
 use super::program::{Buffer, Case};
 use crate::codegen::regalloc::checker;
 use crate::codegen::vcode::text;
@@ -51,7 +52,8 @@ fn numbers(count: u32) -> Vec<f32> {
 fn units(got: f32, exact: f64) -> f64 {
     // the root of a subnormal number is the number: zero as well
     let got = if got.is_subnormal() { 0f32.copysign(got) } else { got };
-    let flushed = if exact.abs() < f64::from(f32::MIN_POSITIVE) { 0.0 } else { exact as f32 };
+    let is_zero = exact.abs() < f64::from(f32::MIN_POSITIVE);
+    let flushed = if is_zero { 0f64.copysign(exact) as f32 } else { exact as f32 };
     if got.is_nan() || flushed.is_nan() || got == 0.0 || flushed == 0.0 || got.is_infinite() || flushed.is_infinite() {
         let same = got.to_bits() == flushed.to_bits() || got.is_nan() && flushed.is_nan();
         return if same { 0.0 } else { f64::INFINITY };
@@ -60,7 +62,7 @@ fn units(got: f32, exact: f64) -> f64 {
     (f64::from(got) - exact).abs() / unit
 }
 
-/// What the case leaves in its second buffer on this processor.
+/// The second buffer after a run on this processor.
 fn results(case: &Case) -> Vec<u8> {
     let target = Target::avx512();
     let allocation = regalloc::allocate(&case.function, &target).unwrap();
@@ -74,6 +76,31 @@ fn results(case: &Case) -> Vec<u8> {
     buffers.remove(1)
 }
 
+/// Fails where a result is more than `bound` units from the exact number.
+fn check(operation: &str, exact: fn(f64) -> f64, numbers: &[f32], results: &[u8], bound: f64) {
+    let got = results.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()));
+    let mut most: (f64, f32) = (0.0, 0.0);
+    for (&x, got) in numbers.iter().zip(got) {
+        // subnormal numbers are zero
+        let operand = if x.is_subnormal() { 0f32.copysign(x) } else { x };
+        // the inverse of a large number is subnormal, and may be zero
+        let is_large = operation == "inverseapproximate" && x.abs() >= 2f32.powi(126);
+        if is_large && got == 0.0 && got.is_sign_negative() == x.is_sign_negative() {
+            continue;
+        }
+        let exact = exact(operand.into());
+        let units = match is_large && x.is_finite() {
+            true => (f64::from(got) - exact).abs() / 2f64.powi(-149),
+            false => units(got, exact),
+        };
+        if units > most.0 {
+            most = (units, x);
+        }
+    }
+    println!("{operation}: {:.3} units at {:e}", most.0, most.1);
+    assert!(most.0 <= bound, "{operation}: {most:?}");
+}
+
 #[test]
 fn approximations_are_within_two_units() {
     if !Target::avx512().runs_on_host() {
@@ -82,31 +109,25 @@ fn approximations_are_within_two_units() {
     for (operation, exact) in OPERATIONS {
         for lanes in [1, 4, 8, 16] {
             let numbers = numbers(if lanes == 16 { 2040 } else { 8 });
-            let case = case(operation, lanes, &numbers);
-            let results = results(&case);
-            let got = results.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()));
-            let mut most: (f64, f32) = (0.0, 0.0);
-            for (&x, got) in numbers.iter().zip(got) {
-                // subnormal numbers are zero
-                let operand = if x.is_subnormal() { 0f32.copysign(x) } else { x };
-                // the inverse of a large number is subnormal, and may be zero
-                let is_large = operation == "inverseapproximate" && x.abs() >= 2f32.powi(126);
-                if is_large && got == 0.0 && got.is_sign_negative() == x.is_sign_negative() {
-                    continue;
-                }
-                let exact = exact(operand.into());
-                let units = if is_large && x.is_finite() {
-                    (f64::from(got) - exact).abs() / 2f64.powi(-149)
-                } else {
-                    units(got, exact)
-                };
-                if units > most.0 {
-                    most = (units, x);
-                }
-            }
-            println!("{operation} of {lanes} lanes: {:.3} units at {:e}", most.0, most.1);
             // a quotient is a product with the inverse, rounded once more
-            assert!(most.0 <= if operation == "inverseapproximate" { 1.5 } else { 2.0 }, "{operation}: {most:?}");
+            let bound = if operation == "inverseapproximate" { 1.5 } else { 2.0 };
+            check(operation, exact, &numbers, &results(&case(operation, lanes, &numbers)), bound);
         }
     }
+}
+
+#[test]
+fn inverses_on_neon_are_within_their_bound() {
+    let ((operation, exact), numbers, target) = (OPERATIONS[0], numbers(248), Target::neon());
+    let case = case(operation, 4, &numbers);
+    let allocation = regalloc::allocate(&case.function, &target).unwrap();
+    checker::check(&case.function, &allocation, &target).unwrap();
+    let job = Job {
+        name: operation.into(),
+        steps: vec![(assemble::emit(&case.function, &allocation, target.isa).unwrap(), 0, 1)],
+        scratch_bytes: 0,
+        buffers: case.buffers.into_iter().map(|b| b.bytes).collect(),
+    };
+    let Some(results) = super::emulator::run("approximations on neon", &[job]) else { return };
+    check(operation, exact, &numbers, &results[0][0][1], 2.5);
 }

@@ -65,7 +65,7 @@ pub fn compare_lane(op: CompareOp, lane: Lane, a: u64, b: u64) -> bool {
     with_type!(lane, T => op.holds(&T::of(a), &T::of(b)))
 }
 
-/// What an approximation of f32 approximates.
+/// The exact number of an approximation, rounded to f32.
 fn approximated(op: VUnary, bits: u64) -> u64 {
     let x = f64::from(f32::from_bits(flush(Lane::F32, bits) as u32));
     let exact = match op {
