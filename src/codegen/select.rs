@@ -33,7 +33,7 @@ pub mod math;
 pub mod matrices;
 pub mod memory_operand;
 pub mod narrow;
-mod pairs;
+pub mod pairs;
 pub mod point_loops;
 pub mod prefetch;
 pub mod prepare;

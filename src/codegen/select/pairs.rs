@@ -14,7 +14,7 @@ use crate::codegen::select::strip_mine::copied;
 use crate::codegen::target::Isa;
 use crate::codegen::vcode::{Lane, ShiftOp, VBinary};
 use crate::expr::scalar::Value;
-use crate::expr::{Access, Affine, BinaryOp, Bound, Expr, Var};
+use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, Expr, Index, Var};
 use crate::runtime::DType;
 
 /// The elements of 16 bits that a factor loads: no guards, affine subscripts.
@@ -36,14 +36,41 @@ fn linear(nest: &LoopNest, a: &Access) -> Affine {
     parts.fold(Affine::constant(0), |sum, (i, s)| sum.add_scaled(i, s))
 }
 
-/// The factors of a statement that adds products to a number of 32 bits.
-fn factors<'s>(nest: &LoopNest, stmt: &'s Stmt) -> Option<[&'s Expr; 2]> {
-    let Stmt::Store { buffer, value: Expr::Binary(BinaryOp::Mul, a, b), reduce: Some(BinaryOp::Add), index } = stmt
-    else {
-        return None;
-    };
+/// The factors of a product that is added to a number of 32 bits.
+fn factors<'s>(
+    nest: &LoopNest,
+    (buffer, index): (BufferId, &[Index]),
+    value: &'s Expr,
+    reduce: Option<BinaryOp>,
+) -> Option<[&'s Expr; 2]> {
+    let (Expr::Binary(BinaryOp::Mul, a, b), Some(BinaryOp::Add)) = (value, reduce) else { return None };
     let plain = index.iter().all(|i| i.affine().is_some());
-    (plain && nest.buffer(*buffer).dtype == DType::I32).then_some([&**a, &**b])
+    (plain && nest.buffer(buffer).dtype == DType::I32).then_some([&**a, &**b])
+}
+
+/// Returns true if a sum along `terms` takes two of them at a time: a statement `target[…] add= value` in lanes along `lanes`, which may be
+/// the terms themselves.
+pub fn adds_pairs_along(
+    nest: &LoopNest,
+    target: &Target,
+    (buffer, index): (BufferId, &[Index]),
+    value: &Expr,
+    reduce: Option<BinaryOp>,
+    (terms, lanes): (Var, Option<Var>),
+) -> bool {
+    let Some(factors) = factors(nest, (buffer, index), value, reduce) else { return false };
+    let stays = index.iter().all(|i| i.affine().is_some_and(|a| !a.uses(terms)));
+    let along = |f: &&Expr| {
+        let at = linear(nest, word_load(nest, f)?);
+        let apart = lanes.filter(|l| *l != terms).map_or(0, |l| at.coefficient(l));
+        match (at.coefficient(terms), apart) {
+            (1, 0 | 2) => Some(true),
+            (_, 0) => Some(false),
+            _ => None,
+        }
+    };
+    let along = factors.each_ref().map(along);
+    target.isa != Isa::Neon && stays && along.iter().all(Option::is_some) && along.contains(&Some(true))
 }
 
 /// Divides vector loops that add products of neighbours in memory to one number into lanes of two terms each.
@@ -67,9 +94,9 @@ fn split(nest: &mut LoopNest, target: &Target, stmt: &Stmt) -> Option<Vec<Stmt>>
         return None;
     }
     for stmt in body {
-        let Stmt::Store { index, .. } = stmt else { return None };
+        let Stmt::Store { buffer, index, value, reduce } = stmt else { return None };
         let stays = index.iter().all(|i| i.affine().is_some_and(|a| !a.uses(*var)));
-        let neighbours = factors(nest, stmt)?.iter().all(|f| {
+        let neighbours = factors(nest, (*buffer, index), value, *reduce)?.iter().all(|f| {
             word_load(nest, f).is_some_and(|a| {
                 nest.buffer(a.buffer).kind != BufferKind::Local && linear(nest, a).coefficient(*var) == 1
             })
@@ -113,9 +140,9 @@ impl Selector<'_> {
                 self.chunk = chunk;
                 pairs
             }
-            Stmt::Store { index, .. } => {
+            Stmt::Store { buffer, index, value, reduce } => {
                 let stays = index.iter().all(|i| i.affine().is_some_and(|a| !a.uses(var)));
-                let Some(factors) = factors(self.nest, stmt) else { return false };
+                let Some(factors) = factors(self.nest, (*buffer, index), value, *reduce) else { return false };
                 let pairs = factors.map(|f| self.loads_pair(var, f));
                 // a product of what is the same in all lanes needs no instruction for lanes
                 let words = self.chunk.widest == 4 && stays;

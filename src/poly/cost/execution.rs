@@ -13,6 +13,7 @@ use crate::codegen::instruction::TILE_ROWS;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::columns;
 use crate::codegen::select::division::quick_divisor;
+use crate::codegen::select::pairs;
 use crate::codegen::target::Isa;
 use crate::expr::narrow::{Names, constant_divisor};
 use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, Expr, Index, UnaryOp, Var};
@@ -81,6 +82,16 @@ struct Work {
 }
 
 impl Work {
+    fn add(&mut self, other: Work, times: f64) {
+        self.arithmetic += times * other.arithmetic;
+        self.divisions += times * other.divisions;
+        self.divided += times * other.divided;
+        self.inverses += times * other.inverses;
+        self.loads += times * other.loads;
+        self.stores += times * other.stores;
+        self.combined += times * other.combined;
+    }
+
     fn cycles(&self, target: &Target) -> f64 {
         let machine = &target.machine;
         let of = |arithmetic: f64, divisions: f64| {
@@ -242,8 +253,12 @@ impl<'a> Pricer<'a> {
             let mut one = Work::default();
             if store.terms > 1 {
                 self.tensor(store, inner, &mut one, &mut seen);
-                work.arithmetic += store.share * one.arithmetic;
-                work.loads += store.share * one.loads;
+                work.add(one, store.share);
+                continue;
+            }
+            if self.adds_pairs(store, inner) {
+                self.pairs(store, inner, &mut one, &mut seen);
+                work.add(one, store.share);
                 continue;
             }
             let factor = store.reduce == Some(BinaryOp::Add) && matches!(store.value, Expr::Binary(BinaryOp::Mul, ..));
@@ -251,15 +266,37 @@ impl<'a> Pricer<'a> {
             self.store(store, inner, uses, &mut one, &mut seen);
             let scalar = store.around.iter().all(|e| e.lanes.is_none());
             let rate = if scalar { machine.scalar_per_cycle } else { machine.fma_per_cycle as f64 };
-            work.arithmetic += store.share * one.arithmetic * machine.fma_per_cycle as f64 / rate;
-            work.divisions += store.share * one.divisions;
-            work.divided += store.share * one.divided;
-            work.inverses += store.share * one.inverses;
-            work.loads += store.share * one.loads;
-            work.stores += store.share * one.stores;
-            work.combined += store.share * one.combined;
+            one.arithmetic *= machine.fma_per_cycle as f64 / rate;
+            work.add(one, store.share);
         }
         work
+    }
+
+    /// Returns true if a sum in lanes takes two terms at a time.
+    fn adds_pairs(&self, store: &Placed, inner: Option<Var>) -> bool {
+        let lanes = store.around.iter().find(|e| e.lanes.is_some());
+        let along = |terms: Var| {
+            let place = (store.buffer, store.index);
+            let loops = (terms, lanes.map(|e| e.var));
+            pairs::adds_pairs_along(self.nest, self.target, place, store.value, store.reduce, loops)
+        };
+        // whole vectors of pairs, where the lanes are the terms
+        let short = |e: &&Expanded| e.lanes.is_some_and(|lanes| e.trips < 2.0 * lanes);
+        let expanded = || store.around.iter().any(|e| e.trips >= 2.0 && !short(&e) && along(e.var));
+        lanes.is_some() && (inner.is_some_and(along) || expanded())
+    }
+
+    /// Adds a sum of products of 16 bits: for two terms one instruction that multiplies, one that adds, and a load of each factor.
+    fn pairs(&self, store: &Placed<'a>, inner: Option<Var>, work: &mut Work, seen: &mut Seen<'a>) {
+        let both = Placed { terms: 2, ..store.clone() };
+        let mut one = Work::default();
+        one.arithmetic += self.copies(store, inner, &variables(store.value));
+        store.value.visit_accesses(&mut |access| {
+            let uses = access.affine_forms().flat_map(|a| a.terms.iter().map(|t| t.0)).collect();
+            self.load(access, &both, inner, &uses, &mut one, seen);
+        });
+        self.store(store, inner, variables(store.value), &mut one, seen);
+        work.add(Work { arithmetic: one.arithmetic / 2.0, loads: one.loads / 2.0, ..one }, 1.0);
     }
 
     /// Adds a tensor instruction, whose sum is in registers: itself, and the loads of its operands.

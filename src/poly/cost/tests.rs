@@ -35,6 +35,24 @@ fn a_quotient_by_a_constant_takes_no_division() {
 }
 
 #[test]
+fn two_terms_of_products_of_16_bits_are_one() {
+    let of = |ty: &str, lanes: i64| {
+        let text = format!(
+            "kernel k {{ X: {ty}[4096] argument 0; H: {ty}[32] argument 1; Y: i32[8][64] argument 2 written; a: i32[64] local;
+               parallel t in 0..8 {{
+                 vector i in 0..64 {{ a[i] = i32(0); }}
+                 for k in 0..32 {{ vector i in 0..64 {{
+                   a[i] add = (cast i32(X[{lanes}*i + k + 128*t]) * cast i32(H[k])); }} }}
+                 vector i in 0..64 {{ Y[t][i] = a[i]; }} }} }}"
+        );
+        cycles(priced(&text).ports, 8.0 * 32.0 * 4.0)
+    };
+    // for two terms of a vector a load, a product and a sum; each term has all of them where lanes are not two elements apart
+    assert!(of("i16", 2) < 1.2 && 2.0 * of("i16", 2) < of("i16", 4), "{} {}", of("i16", 2), of("i16", 4));
+    assert!(1.5 * of("i16", 2) < of("i32", 1), "{} {}", of("i16", 2), of("i32", 1));
+}
+
+#[test]
 fn roots_of_vectors_leave_the_divider_where_it_is_busy() {
     let root = |n: usize| {
         let sum = (0..n).fold("sqrt(X[i][j])".to_string(), |sum, k| format!("max({sum}, X[i][j + {k}])"));
