@@ -39,10 +39,27 @@ pub fn divide(function: &mut Function, target: &Target) {
             }
         }
     }
-    let uses = uses(function, Class::Vector);
-    let unread = |inst: &Inst| matches!(inst, Inst::VUnary { op: VUnary::Inverse, dst, .. } if uses.read(dst.index()).is_empty());
-    let unread: BTreeSet<usize> = (0..function.insts.len()).filter(|&i| unread(&function.insts[i])).collect();
-    remove(function, &unread);
+    remove_unread(function);
+}
+
+/// Removes inverses that no quotient reads, and what they alone read.
+fn remove_unread(function: &mut Function) {
+    loop {
+        let uses = uses(function, Class::Vector);
+        let unread = |inst: &Inst| match inst {
+            Inst::VUnary { op: VUnary::Inverse, dst, .. }
+            | Inst::VBinary { op: VBinary::Div, dst, .. }
+            | Inst::VCompare { dst, .. }
+            | Inst::VChoose { dst, .. }
+            | Inst::VSelect { dst, .. } => uses.read(dst.index()).is_empty(),
+            _ => false,
+        };
+        let unread: BTreeSet<usize> = (0..function.insts.len()).filter(|&i| unread(&function.insts[i])).collect();
+        if unread.is_empty() {
+            return;
+        }
+        remove(function, &unread);
+    }
 }
 
 fn is_root(inst: &Inst) -> bool {
