@@ -6,7 +6,7 @@
 
 use crate::expr::narrow::Interval;
 use crate::expr::{Affine, Var};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// `⌊x / divisor⌋` is `⌊(x · factor + summand) / 2^shift⌋` for all x of an interval, without overflow.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -37,7 +37,7 @@ pub fn inverse(divisor: i64, (low, high): Interval) -> Option<Inverse> {
 
 /// The values of integer variables; unknown where there is none.
 #[derive(Default)]
-pub struct Intervals(HashMap<Var, Interval>);
+pub struct Intervals(FxHashMap<Var, Interval>);
 
 impl Intervals {
     pub fn set(&mut self, v: Var, interval: Option<Interval>) {

@@ -14,7 +14,7 @@ pub fn hoist_invariants(mut l: Loop, registers: usize, pointers: &[Pointer]) -> 
     if l.body.iter().any(|n| matches!(n, Node::Loop(_) | Node::If { .. })) {
         return vec![Node::Loop(l)];
     }
-    let integers: HashSet<Var> = l.body.iter().filter_map(Node::defines).chain([l.var]).collect();
+    let integers: Vec<Var> = l.body.iter().filter_map(Node::defines).chain([l.var]).collect();
     let moves = |a: &Affine| a.terms.iter().any(|t| integers.contains(&t.0));
     let mut before = vec![];
     let mut room = registers.saturating_sub(1).saturating_sub(RegisterPressure::of(&l.body).greatest());
