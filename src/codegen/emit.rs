@@ -434,7 +434,12 @@ where
             Inst::VReduce { op, dst, ty, a, first } => {
                 return !matches!(
                     op,
-                    VBinary::Sub | VBinary::Div | VBinary::MulHigh | VBinary::MulPairs | VBinary::AndNot
+                    VBinary::Sub
+                        | VBinary::Div
+                        | VBinary::Scale
+                        | VBinary::MulHigh
+                        | VBinary::MulPairs
+                        | VBinary::AndNot
                 ) && (self.reduce_all(op, ty, dst.number(), a.number())
                     || self.reduce(op, ty, dst.number(), a.number(), first));
             }

@@ -10,7 +10,7 @@
 //! `scratch_bytes` bytes, 64-byte aligned, of the thread's own. Subnormal floats count as zero in arithmetic (each operation
 //! on one would take a hundred cycles); the caller's floating-point mode is restored.
 
-mod arithmetic;
+pub mod arithmetic;
 pub mod execute;
 pub mod lanes;
 pub mod operands;
@@ -189,6 +189,8 @@ pub enum VBinary {
     MulPairs,
     /// Floats only.
     Div,
+    /// `a·2^⌊b⌋` of floats, `b` not infinite. AVX-512.
+    Scale,
     /// Floats: where either operand is NaN the second operand is the result (x86's rule; AArch64 selects to match).
     Min,
     Max,

@@ -2,6 +2,7 @@
 
 use crate::codegen::select::math;
 use crate::codegen::select::state::{Selector, Val};
+use crate::codegen::target::Isa;
 use crate::codegen::vcode::{Lane, ShiftOp, VBinary, VUnary};
 use crate::expr::CompareOp;
 
@@ -28,6 +29,12 @@ impl math::Builder for Selector<'_> {
     }
     fn div(&mut self, a: Val, b: Val) -> Val {
         self.float_quotient(a, b)
+    }
+    fn scales(&self) -> bool {
+        self.target.isa == Isa::Avx512
+    }
+    fn scale(&mut self, a: Val, n: Val) -> Val {
+        self.vector_binary(VBinary::Scale, a, n)
     }
     fn min(&mut self, a: Val, b: Val) -> Val {
         self.vector_binary(VBinary::Min, a, b)

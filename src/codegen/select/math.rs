@@ -38,6 +38,14 @@ pub trait Builder {
     fn fma(&mut self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     fn abs(&mut self, a: Self::V) -> Self::V;
     fn sqrt(&mut self, a: Self::V) -> Self::V;
+    /// Returns true if an instruction multiplies with powers of two.
+    fn scales(&self) -> bool {
+        false
+    }
+    /// `a·2^n` for a whole `n`, zero where that is not normal; of builders that [scale](Builder::scales).
+    fn scale(&mut self, a: Self::V, _n: Self::V) -> Self::V {
+        a
+    }
     fn floor(&mut self, a: Self::V) -> Self::V;
     /// On the bits as integers.
     fn int_add(&mut self, a: Self::V, b: Self::V) -> Self::V;
@@ -134,6 +142,17 @@ fn reduce<B: Builder>(b: &mut B, x: B::V) -> (B::V, B::V, B::V) {
 /// e^x.
 pub fn exp<B: Builder>(b: &mut B, x: B::V) -> B::V {
     let f = format(b, x);
+    if b.scales() {
+        // beyond these the power of two alone makes the result infinite or zero; not-a-number stays
+        let (high, low) = (b.float(x, f.exp_limits.0 + 4.0), b.float(x, f.exp_limits.1 - 4.0));
+        let x = b.min(high, x);
+        let x = b.max(low, x);
+        let (r, q, shifted) = reduce(b, x);
+        let (one, magic) = (b.float(x, 1.0), b.float(x, f.magic));
+        let p = b.fma(q, r, one);
+        let n = b.sub(shifted, magic);
+        return b.scale(p, n);
+    }
     let (r, q, n) = reduce(b, x);
     let one = b.float(x, 1.0);
     let p = b.fma(q, r, one);

@@ -169,7 +169,35 @@ fn roots() -> Vec<Case> {
 
 /// Cases for AVX-512.
 pub fn cases() -> Vec<Case> {
-    quotients().into_iter().chain(roots()).collect()
+    quotients().into_iter().chain(roots()).chain(scales()).collect()
+}
+
+/// Products of all numbers at the edges with powers of two.
+fn scales() -> Vec<Case> {
+    let mut out = vec![];
+    for (lane, bytes) in [Lane::F32, Lane::F64].into_iter().flat_map(|lane| [16, 32, 64].map(|bytes| (lane, bytes))) {
+        let powers =
+            [0.0, 1.0, -1.0, 0.5, -0.5, 127.0, 128.0, -126.0, -127.0, -150.0, 300.0, 1023.5, -1075.0, 3000.0, -3000.0];
+        let pairs: Vec<_> = edges(lane).into_iter().flat_map(|a| powers.map(|b| (a, b))).collect();
+        let (ty, step) = (VType { lane, lanes: (bytes / lane.bytes()) as u8 }, bytes);
+        let memory = if lane == Lane::F32 { "f32" } else { "f64" };
+        let ty = format!("{memory}x{}", ty.lanes);
+        let text = format!(
+            "function f (parallel 1, 4 gpr, 3 vector registers, 0 scratch bytes) {{
+             r0 = argument 0\n r1 = argument 1\n r2 = argument 2\n r3 = {}
+             loop r3 {{
+             v0 = load {ty} {memory} [r0]\n v1 = load {ty} {memory} [r1]\n v2 = scale {ty} v0, v1
+             store {ty} {memory} v2, [r2]
+             r0 = add r0, {step}\n r1 = add r1, {step}\n r2 = add r2, {step}\n }}\n}}\n",
+            pairs.len() * lane.bytes() / bytes
+        );
+        let mut function = text::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}")).remove(0);
+        function.name = format!("scales of {ty}");
+        let numbers = |part: fn(&(f64, f64)) -> f64| buffer(lane, pairs.iter().map(part));
+        let buffers = vec![numbers(|p| p.0), numbers(|p| p.1), numbers(|_| 0.0)];
+        out.push(Case { function, buffers, range: (0, 1) });
+    }
+    out
 }
 
 fn quotients() -> Vec<Case> {

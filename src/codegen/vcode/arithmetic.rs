@@ -132,6 +132,7 @@ pub fn binary(op: VBinary, lane: Lane, a: u64, b: u64) -> Option<u64> {
             let sum = |n| half(a, n).wrapping_mul(half(b, n));
             return (lane == Lane::I32).then(|| sum(0).wrapping_add(sum(1)) as u64);
         }
+        VBinary::Scale => return scaled(lane, x, y),
         VBinary::Div if !float => return None,
         VBinary::Div => (BinaryOp::Div, x, y),
         // the second operand where neither is less: the first of the scalar operation
@@ -139,6 +140,20 @@ pub fn binary(op: VBinary, lane: Lane, a: u64, b: u64) -> Option<u64> {
         VBinary::Max => (BinaryOp::Max, y, x),
     };
     with_type!(lane, T => T::binary(op, T::of(x), T::of(y)).map(|v| flush(lane, v.bits())))
+}
+
+/// `a·2^⌊b⌋`, zero where that is subnormal before it is rounded.
+fn scaled(lane: Lane, a: u64, b: u64) -> Option<u64> {
+    let (a, b, least) = match lane {
+        Lane::F32 => (f32::from_bits(a as u32).into(), f32::from_bits(b as u32).into(), -126.0),
+        Lane::F64 => (f64::from_bits(a), f64::from_bits(b), -1022.0),
+        _ => return None,
+    };
+    let vanishes = ((a.to_bits() >> 52 & 0x7ff) as f64 - 1023.0) + b.floor() < least && a.is_finite();
+    // in two steps, whose powers are numbers
+    let [p, q] = [(b / 2.0).floor(), b.floor() - (b / 2.0).floor()].map(|n| n.clamp(-1074.0, 1023.0).exp2());
+    let result = if vanishes { 0f64.copysign(a) } else { a * p * q };
+    Some(if lane == Lane::F32 { (result as f32).to_bits().into() } else { result.to_bits() })
 }
 
 /// The inverse, where it and the number are normal.

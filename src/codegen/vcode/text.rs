@@ -231,7 +231,7 @@ names! {
         RootApproximate = "rootapproximate", InverseRootApproximate = "inverserootapproximate"
     }
     VBinary {
-        Add = "add", Sub = "sub", Mul = "mul", MulHigh = "mulhigh", MulPairs = "mulpairs", Div = "div", Min = "min", Max = "max",
+        Add = "add", Sub = "sub", Mul = "mul", MulHigh = "mulhigh", MulPairs = "mulpairs", Div = "div", Scale = "scale", Min = "min", Max = "max",
         And = "and", Or = "or", Xor = "xor", AndNot = "andnot"
     }
     ShiftOp { Left = "left", RightLogical = "rightlogical", RightArithmetic = "rightarithmetic" }

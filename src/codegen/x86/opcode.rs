@@ -166,6 +166,8 @@ ops! {
     SQRT_PD           "vsqrtpd"        Both M0F P66 0x51 0 1 FULL
     ROUND_PS          "vroundps"       Both M3A P66 0x08 0 0 FULL
     ROUND_PD          "vroundpd"       Both M3A P66 0x09 0 1 FULL
+    SCALE_PS          "vscalefps"      Evex M38 P66 0x2c 0 0 FULL
+    SCALE_PD          "vscalefpd"      Evex M38 P66 0x2c 0 1 FULL
     INVERSE_PS        "vrcp14ps"       Evex M38 P66 0x4c 0 0 FULL
     INVERSE_PD        "vrcp14pd"       Evex M38 P66 0x4c 0 1 FULL
     INVERSE_ROOT_PS   "vrsqrt14ps"     Evex M38 P66 0x4e 0 0 FULL

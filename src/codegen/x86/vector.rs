@@ -83,6 +83,8 @@ fn binary_op(op: VBinary, lane: Lane, evex: bool) -> Option<Op> {
         (MulPairs, Lane::I32) => opcode::MUL_PAIRS_W,
         (MulHigh, Lane::I16) => opcode::MUL_HIGH_W,
         (MulHigh, Lane::U16) => opcode::MUL_HIGH_UW,
+        (Scale, Lane::F32) if evex => opcode::SCALE_PS,
+        (Scale, Lane::F64) if evex => opcode::SCALE_PD,
         (Div, Lane::F32) => opcode::DIV_PS,
         (Div, Lane::F64) => opcode::DIV_PD,
         (Min, Lane::F32) => opcode::MIN_PS,

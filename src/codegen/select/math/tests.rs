@@ -1,8 +1,10 @@
 use super::*;
+use crate::codegen::vcode::{Lane, VBinary, arithmetic};
 use crate::expr::scalar::number;
 
 /// Runs the sequences on bits of f32 or f64.
-struct Twin<const DOUBLE: bool>;
+/// Where it scales, results beyond the powers of two are as those of the instruction.
+struct Twin<const DOUBLE: bool, const SCALES: bool = false>;
 
 macro_rules! float_op {
     ($name:ident, |$a:ident, $b:ident| $e:expr) => {
@@ -45,13 +47,13 @@ macro_rules! compare_op {
     };
 }
 
-impl<const DOUBLE: bool> Twin<DOUBLE> {
+impl<const DOUBLE: bool, const SCALES: bool> Twin<DOUBLE, SCALES> {
     fn cut(&self, bits: u64) -> u64 {
         if DOUBLE { bits } else { bits & 0xffff_ffff }
     }
 }
 
-impl<const DOUBLE: bool> Builder for Twin<DOUBLE> {
+impl<const DOUBLE: bool, const SCALES: bool> Builder for Twin<DOUBLE, SCALES> {
     type V = u64;
     fn double(&self, _: u64) -> bool {
         DOUBLE
@@ -85,6 +87,13 @@ impl<const DOUBLE: bool> Builder for Twin<DOUBLE> {
     unary_op!(abs, |a| a.abs());
     unary_op!(sqrt, |a| a.sqrt());
     unary_op!(floor, |a| a.floor());
+    fn scales(&self) -> bool {
+        SCALES
+    }
+    fn scale(&mut self, a: u64, n: u64) -> u64 {
+        let lane = if DOUBLE { Lane::F64 } else { Lane::F32 };
+        arithmetic::binary(VBinary::Scale, lane, a, n).unwrap()
+    }
     fn int_add(&mut self, a: u64, b: u64) -> u64 {
         self.cut(a.wrapping_add(b))
     }
@@ -300,5 +309,32 @@ fn powers_agree_with_the_library() {
     for twice in -4..=8 {
         let got = f64::from_bits(power_by(&mut Twin::<true>, 1.7f64.to_bits(), twice));
         assert!((got - 1.7f64.powf(twice as f64 / 2.0)).abs() < 1e-14 * got, "{twice}");
+    }
+}
+
+#[test]
+fn exp_by_powers_of_two_is_exp() {
+    let mut worst = 0.0f64;
+    for i in 0..1 << 20 {
+        let x = f32::from_bits((i as u32).wrapping_mul(0x9e37_79b9));
+        let even = -88.0 + i as f32 * (178.0 / (1 << 20) as f32);
+        for x in [x, even, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, 88.8, -87.4, f32::MAX, f32::MIN] {
+            let got = f32::from_bits(exp(&mut Twin::<false, true>, x.to_bits().into()) as u32);
+            let by_bits = f32_of(exp::<Twin<false>>, x);
+            let exact = f64::from(x).exp();
+            let near_least = (exact / f64::from(f32::MIN_POSITIVE) - 1.0).abs() < 1e-5;
+            assert!(
+                got.to_bits() == by_bits.to_bits() || got.is_nan() && by_bits.is_nan() || near_least,
+                "{x:e}: {got:e} {by_bits:e}"
+            );
+            worst = worst.max(if got.is_normal() { (f64::from(got) - exact).abs() / exact } else { 0.0 });
+        }
+    }
+    assert!(worst < 1.2e-7, "{worst}");
+    for x in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, 1.0, -700.0, 700.0, 710.0, -710.0, f64::MAX, 0.3, -17.25]
+    {
+        let got = f64::from_bits(exp(&mut Twin::<true, true>, x.to_bits()));
+        let by_bits = f64_of(exp::<Twin<true>>, x);
+        assert!(got.to_bits() == by_bits.to_bits() || got.is_nan() && by_bits.is_nan(), "{x:e}: {got:e} {by_bits:e}");
     }
 }
