@@ -1,7 +1,9 @@
 //! The functions of the C interface, but for runs (`run.rs`).
 
 use crate::handle::{Options, Session};
-use crate::options::{OPTIONS, set_cache, set_dim, set_instructions, set_max_memory, set_target, set_threads};
+use crate::options::{
+    OPTIONS, set_cache, set_dim, set_instructions, set_max_memory, set_quotients, set_target, set_threads,
+};
 use crate::pointer::{check_result, elements, text, write};
 use crate::session::{SESSIONS, add, compile, compile_bytes};
 use crate::status::{Failure, Status, guard};
@@ -61,6 +63,16 @@ pub extern "C" fn tilewright_options_set_threads(options: Options, threads: u32)
 pub unsafe extern "C" fn tilewright_options_set_target(options: Options, name: *const c_char) -> Status {
     // SAFETY: as promised by the caller.
     guard(|| set_target(options.id, unsafe { text("the name of the target", name) }?))
+}
+
+/// Sets how quotients and square roots of f32 are computed: `exact`, the default, or `approximate`.
+///
+/// # Safety
+/// `kind` is null or a text with a zero byte behind it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tilewright_options_set_quotients(options: Options, kind: *const c_char) -> Status {
+    // SAFETY: as promised by the caller.
+    guard(|| set_quotients(options.id, unsafe { text("the kind of quotients", kind) }?))
 }
 
 /// Sets the size of a dynamic dimension or of a program's parameter. All must have sizes, but those that a set of sizes has.

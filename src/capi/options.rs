@@ -41,6 +41,15 @@ pub fn set_target(handle: u64, name: &str) -> Result<(), Failure> {
     OPTIONS.change(handle, |options| Options { target: Some(target), ..options.clone() })
 }
 
+/// Sets how quotients and square roots of f32 are computed, by the name of the kind.
+///
+/// # Errors
+/// `Invalid` where there is no such kind, `NoHandle`.
+pub fn set_quotients(handle: u64, kind: &str) -> Result<(), Failure> {
+    let quotients = kind.parse()?;
+    OPTIONS.change(handle, |options| Options { quotients, ..options.clone() })
+}
+
 /// Sets the size of a dynamic dimension.
 ///
 /// # Errors

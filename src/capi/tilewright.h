@@ -146,6 +146,12 @@ tilewright_status tilewright_options_set_threads(tilewright_options options, uin
 // `name` is null or a text with a zero byte behind it.
 tilewright_status tilewright_options_set_target(tilewright_options options, const char *name);
 
+// Sets how quotients and square roots of f32 are computed: `exact`, the default, or `approximate`.
+//
+// # Safety
+// `kind` is null or a text with a zero byte behind it.
+tilewright_status tilewright_options_set_quotients(tilewright_options options, const char *kind);
+
 // Sets the size of a dynamic dimension or of a program's parameter. All must have sizes, but those that a set of sizes has.
 //
 // # Safety

@@ -99,6 +99,9 @@ int main(int argc, char **argv) {
     expect(tilewright_options_set_target(options, "z80"), INVALID, "there is no target");
     expect(tilewright_options_set_target(options, "\xff"), INVALID, "UTF-8");
     expect(tilewright_options_set_target(options, argv[2]), OK, 0);
+    expect(tilewright_options_set_quotients(options, 0), INVALID, "null");
+    expect(tilewright_options_set_quotients(options, "fast"), INVALID, "there is no kind of quotients");
+    expect(tilewright_options_set_quotients(options, "exact"), OK, 0);
     expect(tilewright_options_set_instructions(options, "instruction"), INVALID, 0);
 
     expect(tilewright_compile(argv[1], freed, &session), NO_HANDLE, 0);
