@@ -119,7 +119,9 @@ def dividing_rows():
         return "f32" in body and re.search(r" / |sqrt\(", body)
     folders = [ROOT / "datasets" / folder for folder in ("programs", "loops")]
     dividing = {path.stem for folder in folders for path in folder.glob("*.tile") if divides(path)}
-    return [(name, make) for folder in ("programs", "loops") for name, make in program_rows(folder, "LARGE") if name in dividing]
+    rows = [row for folder in ("programs", "loops") for row in program_rows(folder, "LARGE") if row[0] in dividing]
+    # tables of other suites have the programs by their own names
+    return [(f"{name}_quotients", lambda name=name, make=make: {**make(), "name": f"{name}_quotients"}) for name, make in rows]
 
 
 # Inputs of the programs that have a schedule in Halide, whose adapter takes arrays from files.

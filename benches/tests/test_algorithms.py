@@ -64,7 +64,7 @@ class Contestants(unittest.TestCase):
         self.assertEqual(measurement.first, "tilewright")
 
     def test_other_suites_have_no_variants_and_are_the_default(self):
-        self.assertEqual([suite for suite in suites.SUITES if run.variants_of(suite)], ["algorithms", "products"])
+        self.assertEqual([suite for suite in suites.SUITES if run.variants_of(suite)], ["algorithms", "products", "quotients"])
 
 
 class Choices(unittest.TestCase):
