@@ -40,7 +40,7 @@ pub struct ModelArguments {
     #[arg(long, value_name = "FILE.tile", help_heading = COMPILER)]
     pub instructions: Option<PathBuf>,
     /// Constants of the cost model: of a core by its name, as `tilewright targets` lists them, `generic` for the target's table,
-    /// or a file that `tilewright calibrate` wrote; those of this processor by default, and with `--target` the table
+    /// or a file that `tilewright calibrate` wrote; the table by default, and for loop programs without `--target` this processor's core
     #[arg(long, value_name = "NAME|FILE", help_heading = COMPILER)]
     pub machine: Option<String>,
     /// Price the loops of every kernel, for `explain`.

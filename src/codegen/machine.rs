@@ -85,7 +85,9 @@ impl<T: Values, const N: usize> Values for [T; N] {
 impl Machine {
     /// Refuses constants that no processor has; the message names the first one, its value and its range.
     pub(super) fn check(&self) -> Result<()> {
-        let tables = [Machine::AVX512, Machine::AVX2, Machine::NEON].map(|m| m.constants());
+        let cores = Core::ALL.iter().map(|core| core.machine);
+        let tables: Vec<Vec<Constant>> =
+            [Machine::AVX512, Machine::AVX2, Machine::NEON].into_iter().chain(cores).map(|m| m.constants()).collect();
         for (i, constant) in self.constants().iter().enumerate() {
             let known: Vec<&Constant> = tables.iter().map(|t| &t[i]).collect();
             let (least, most) = constant.range(&known);

@@ -65,6 +65,9 @@ pub struct Target {
     pub instructions: Arc<[TensorInstruction]>,
     /// Its costs.
     pub machine: Machine,
+    /// Its costs for loop programs: of this processor's core in the target of [`Target::host`], where they are known, otherwise
+    /// the same. The shares by which operators of networks are priced were fitted with the table.
+    pub loop_machine: Machine,
     /// How it divides.
     pub quotients: Quotients,
 }
@@ -129,7 +132,17 @@ impl Target {
         };
         let (name, instructions) = (name.into(), Arc::new([]));
         let quotients = Quotients::Exact;
-        Target { name, isa, vector_bytes, vector_registers, features, instructions, machine, quotients }
+        Target {
+            name,
+            isa,
+            vector_bytes,
+            vector_registers,
+            features,
+            instructions,
+            machine,
+            loop_machine: machine,
+            quotients,
+        }
     }
 
     /// x86-64 with AVX-512 F, BW, DQ and VL.
@@ -196,9 +209,15 @@ impl Target {
         Ok(self)
     }
 
+    /// The target for loop programs.
+    pub fn for_loops(self) -> Target {
+        Target { machine: self.loop_machine, ..self }
+    }
+
     /// The target with caches of other sizes.
     pub fn with_caches(mut self, cache_bytes: [usize; 3]) -> Target {
         self.machine.cache_bytes = cache_bytes;
+        self.loop_machine.cache_bytes = cache_bytes;
         self
     }
 
@@ -236,7 +255,7 @@ impl Target {
     }
 
     /// The best target that this process can run code for, with the products that it has: of bytes, on AVX-512 and AArch64 of bf16; and
-    /// with the constants of this processor's core, where they are known.
+    /// for loop programs with the constants of this processor's core, where they are known.
     pub fn host() -> Option<Target> {
         let target = Target::all().into_iter().find(Target::runs_on_host)?;
         let more: &[&str] = match target.isa {
@@ -245,7 +264,7 @@ impl Target {
             Isa::Neon => &["dotprod", "i8mm", "bf16"],
         };
         let target = match Core::host().filter(|core| core.vector_bytes == target.vector_bytes) {
-            Some(core) => Target { machine: core.machine, ..target },
+            Some(core) => Target { loop_machine: core.machine, ..target },
             None => target,
         };
         Some(more.iter().fold(target, |target, word| {

@@ -67,7 +67,7 @@ fn in_program(name: &str, error: Error) -> Error {
 
 /// Compiles a program.
 pub fn compile(source: &ProgramSource, options: &Options) -> Result<Compilation> {
-    let (start, lowered, target) = (Instant::now(), source.lowered, options.target()?);
+    let (start, lowered, target) = (Instant::now(), source.lowered, options.target()?.for_loops());
     let mut clock = Clock::default();
     check_sizes(lowered, options)?;
     let kernel = clock.time("kernel", || source.kernel(&target))?;
@@ -100,7 +100,7 @@ pub fn compile(source: &ProgramSource, options: &Options) -> Result<Compilation>
 /// The text of one stage. Where the ILP has found the schedule it is expressed in the text language too, as primitives for
 /// the program as it is written, with the trees as comments.
 pub fn explain(source: &ProgramSource, options: &Options, stage: Stage) -> Result<String> {
-    let (lowered, target) = (source.lowered, options.target()?);
+    let (lowered, target) = (source.lowered, options.target()?.for_loops());
     match stage {
         Stage::C => return language::c::print(lowered, 0),
         Stage::Graph | Stage::Rewritten => {

@@ -16,6 +16,7 @@ mod block;
 mod chain;
 pub mod execution;
 mod forwarding;
+mod seen;
 pub mod traffic;
 mod windows;
 

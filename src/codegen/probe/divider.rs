@@ -10,7 +10,7 @@ const OPERATIONS: usize = 64;
 const STEPS: i64 = 2000;
 const RESULTS: u32 = 8;
 
-/// What computes quotients and roots. The inverse and what uses it are AVX-512's.
+/// Instructions for quotients and roots. The inverse and what uses it are AVX-512's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Operation {
     Division,

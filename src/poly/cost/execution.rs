@@ -20,6 +20,7 @@ use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, Expr, Index, UnaryO
 use crate::poly::cost::block::{Expanded, Placed, address_of, distance_along};
 use crate::poly::cost::chain;
 use crate::poly::cost::forwarding;
+use crate::poly::cost::seen::Seen;
 use crate::poly::cost::traffic::Counts;
 use crate::poly::cost::windows::Windows;
 use std::collections::{BTreeSet, HashSet};
@@ -589,34 +590,5 @@ impl<'a> Pricer<'a> {
             store.value.visit_accesses(&mut |a| note(a.buffer, &a.index));
         }
         out
-    }
-}
-
-/// Accesses and values of a block.
-#[derive(Default)]
-struct Seen<'a> {
-    /// Accesses priced so far.
-    made: HashSet<(BufferId, Affine)>,
-    windows: Windows,
-    /// All accesses.
-    addresses: HashSet<(BufferId, Affine)>,
-    /// Operations priced so far, which code generation does not repeat.
-    values: HashSet<&'a Expr>,
-    /// Divisors whose inverse is known.
-    inverses: HashSet<&'a Expr>,
-}
-
-impl Seen<'_> {
-    /// Forgets the values that depend on a buffer, which is written.
-    fn written(&mut self, buffer: BufferId) {
-        let stays = |e: &&Expr| !e.any(&mut |e| matches!(e, Expr::Load(a) if a.buffer == buffer));
-        self.values.retain(stays);
-        self.inverses.retain(stays);
-    }
-
-    /// Returns true if one of the `kept` iterations of the loop over `v` before has accessed the place.
-    fn carries(&self, buffer: BufferId, address: &Affine, v: Var, kept: i64) -> bool {
-        let step = address.coefficient(v);
-        step != 0 && (1..=kept).any(|k| self.addresses.contains(&(buffer, address.clone().offset(k * step))))
     }
 }

@@ -260,8 +260,7 @@ fn a_load_waits_for_a_store_that_does_not_forward_to_it() {
     assert!(near(of(10, 10, update)), "{}", of(10, 10, update));
     assert_eq!([of(16, 10, update), of(16, 16, update)], [0.0; 2]);
     // eight elements fill a register of half the width, which needs no mask
-    let again = "vector j in 0..LANES { Y[i][j] = X[i][j]; } vector k in 0..LANES { Y[i][k + 16] = Y[i][k]; }";
-    assert!(of(32, 8, again) == 0.0 && near(of(32, 10, again)), "{} {}", of(32, 8, again), of(32, 10, again));
+    assert_eq!(of(8, 8, update), 0.0);
     // without masks three elements are an access of three
     let text = "kernel k { X: f32[100][3] argument 0; Y: f32[100][3] argument 1 written;
                 parallel i in 0..100 { vector j in 0..3 { Y[i][j] add = X[i][j]; } } }";
@@ -280,11 +279,11 @@ fn windows_that_overlap_are_loaded_once() {
     // sums of three rows, for two rows at a time
     let of = |step: i64, rows: i64| {
         let text = format!(
-            "kernel k {{ X: f32[1000][64] argument 0; Y: f32[1000][64] argument 1 written; T: f32[{rows}][16] local;
+            "kernel k {{ X: f32[60000][64] argument 0; Y: f32[1000][64] argument 1 written; T: f32[{rows}][16] local;
                parallel i in 0..400 {{
                  unroll u in 0..{rows} {{ vector j in 0..16 {{ T[u][j] = f32(0.0); }} }}
                  unroll r in 0..3 {{ unroll v in 0..{rows} {{ vector j in 0..16 {{
-                   T[v][j] add = X[i + r + {step}*v][2*j]; }} }} }}
+                   T[v][j] add = X[120*i + r + {step}*v][2*j]; }} }} }}
                  unroll w in 0..{rows} {{ vector j in 0..16 {{ Y[i + w][j] = T[w][j]; }} }} }} }}"
         );
         let nest = parse::nest(&text).unwrap();

@@ -1,0 +1,34 @@
+//! Accesses and values of a block that were priced already.
+
+use crate::expr::{Affine, BufferId, Expr, Var};
+use crate::poly::cost::windows::Windows;
+use std::collections::HashSet;
+
+/// Accesses and values of a block.
+#[derive(Default)]
+pub(super) struct Seen<'a> {
+    /// Accesses priced so far.
+    pub(super) made: HashSet<(BufferId, Affine)>,
+    pub(super) windows: Windows,
+    /// All accesses.
+    pub(super) addresses: HashSet<(BufferId, Affine)>,
+    /// Operations priced so far, which code generation does not repeat.
+    pub(super) values: HashSet<&'a Expr>,
+    /// Divisors whose inverse is known.
+    pub(super) inverses: HashSet<&'a Expr>,
+}
+
+impl Seen<'_> {
+    /// Forgets the values that depend on a buffer, which is written.
+    pub(super) fn written(&mut self, buffer: BufferId) {
+        let stays = |e: &&Expr| !e.any(&mut |e| matches!(e, Expr::Load(a) if a.buffer == buffer));
+        self.values.retain(stays);
+        self.inverses.retain(stays);
+    }
+
+    /// Returns true if one of the `kept` iterations of the loop over `v` before has accessed the place.
+    pub(super) fn carries(&self, buffer: BufferId, address: &Affine, v: Var, kept: i64) -> bool {
+        let step = address.coefficient(v);
+        step != 0 && (1..=kept).any(|k| self.addresses.contains(&(buffer, address.clone().offset(k * step))))
+    }
+}
