@@ -132,6 +132,7 @@ pub struct Core {
     pub name: &'static str,
     /// Bytes of a vector of the targets that the constants are for.
     pub vector_bytes: usize,
+    /// Its constants.
     pub machine: Machine,
     vendor: &'static [u8; 12],
     family: u32,

@@ -120,9 +120,11 @@ mod tiles {
 /// The maker of this processor and the number of its design, by which its costs are known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProcessorId {
-    /// As `cpuid` gives it, such as `AuthenticAMD`.
+    /// The maker as `cpuid` gives it, such as `AuthenticAMD`.
     pub vendor: [u8; 12],
+    /// The family, with its extension.
     pub family: u32,
+    /// The model, with its extension.
     pub model: u32,
 }
 
