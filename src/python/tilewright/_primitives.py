@@ -141,6 +141,11 @@ class Primitives:
         normalization)."""
         return self._then("normalize")
 
+    def coalesce(self) -> Schedule:
+        """`coalesce`: two loops that all arrays use as one are one, arrays lose a dimension (Polychronopoulos: loop
+        coalescing)."""
+        return self._then("coalesce")
+
     def index_set_split(self) -> Schedule:
         """`index_set_split`: loops split where a read meets elements that they write (Griebl, Feautrier, Lengauer)."""
         return self._then("index_set_split")
