@@ -2,7 +2,7 @@
 //!
 //! In: the loops that lowering makes of a schedule tree, and the constants of a machine. Out: a [`Cost`]. Every statement
 //! counts. [`execution`] adds up what the ports of a core do and what waits for results of earlier iterations or, by
-//! [`forwarding`], for stores; [`windows`] leaves out loads that registers save;
+//! [`forwarding`], for stores;
 //! [`traffic`] gives the bytes that come into each cache, which a simulation of caches bears out.
 //!
 //! The time of a transfer is hidden behind arithmetic but for a share that depends on the distance
@@ -18,7 +18,6 @@ pub mod execution;
 mod forwarding;
 mod seen;
 pub mod traffic;
-mod windows;
 
 use crate::codegen::Target;
 use crate::codegen::loopnest::LoopNest;

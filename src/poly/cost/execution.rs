@@ -22,7 +22,6 @@ use crate::poly::cost::chain;
 use crate::poly::cost::forwarding;
 use crate::poly::cost::seen::Seen;
 use crate::poly::cost::traffic::Counts;
-use crate::poly::cost::windows::Windows;
 use std::collections::{BTreeSet, HashSet};
 
 /// Cycles of one run.
@@ -249,7 +248,7 @@ impl<'a> Pricer<'a> {
 
     fn work(&self, block: &[Placed<'a>], inner: Option<Var>) -> Work {
         let (mut work, machine) = (Work::default(), &self.target.machine);
-        let mut seen = Seen { addresses: self.addresses(block), windows: self.windows(block), ..Seen::default() };
+        let mut seen = Seen { addresses: self.addresses(block), ..Seen::default() };
         for store in block {
             let mut one = Work::default();
             if store.terms > 1 {
@@ -443,7 +442,7 @@ impl<'a> Pricer<'a> {
         work: &mut Work,
         seen: &mut Seen<'a>,
     ) {
-        let mut copies = self.copies(store, inner, uses);
+        let copies = self.copies(store, inner, uses);
         if copies == 0.0 || self.in_registers(access.buffer, &access.index, store) {
             return;
         }
@@ -452,12 +451,10 @@ impl<'a> Pricer<'a> {
             if !seen.made.insert((access.buffer, a.clone())) {
                 return;
             }
-            let kept = self.target.machine.kept_iterations;
             // In a register since an iteration before, where no vector is unrolled between.
-            if inner.is_some_and(|v| seen.carries(access.buffer, a, v, kept)) {
+            if inner.is_some_and(|v| seen.carries(access.buffer, a, v, self.target.machine.kept_iterations)) {
                 return;
             }
-            copies = seen.windows.loads((access.buffer, a), store, inner, kept).unwrap_or(copies);
         }
         work.loads += access.guard.len() as f64 * copies;
         if let Some((rows, zips)) = self.transposed(access, store) {
@@ -559,25 +556,6 @@ impl<'a> Pricer<'a> {
         let few = buffer.span() <= (self.target.vector_registers * self.target.lanes(buffer.dtype.bytes())) as i64;
         let fixed = |i: &Index| i.affine().is_some_and(|a| a.terms.iter().all(|t| known(t.0)));
         buffer.literals.is_some() || buffer.kind == BufferKind::Local && few && index.iter().all(fixed)
-    }
-
-    /// The places that a block reads, and the registers that its sums leave to them.
-    fn windows(&self, block: &[Placed]) -> Windows {
-        let mut reads = vec![];
-        let mut taken = 0.0f64;
-        for store in block {
-            store.value.visit_accesses(&mut |a| {
-                let address = address_of(self.nest, a.buffer, &a.index);
-                if let Some(address) = address.filter(|_| !self.in_registers(a.buffer, &a.index, store)) {
-                    reads.push((a.buffer, address, store));
-                }
-            });
-            if self.in_registers(store.buffer, store.index, store) {
-                let place = |e: &&Expanded| store.index.iter().filter_map(Index::affine).any(|a| a.uses(e.var));
-                taken = taken.max(store.around.iter().filter(place).map(|e| e.copies).product());
-            }
-        }
-        Windows::new(reads.into_iter(), self.target.vector_registers, taken as usize)
     }
 
     /// All places that a block loads or stores.

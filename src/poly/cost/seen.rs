@@ -1,7 +1,6 @@
 //! Accesses and values of a block that were priced already.
 
 use crate::expr::{Affine, BufferId, Expr, Var};
-use crate::poly::cost::windows::Windows;
 use std::collections::HashSet;
 
 /// Accesses and values of a block.
@@ -9,7 +8,6 @@ use std::collections::HashSet;
 pub(super) struct Seen<'a> {
     /// Accesses priced so far.
     pub(super) made: HashSet<(BufferId, Affine)>,
-    pub(super) windows: Windows,
     /// All accesses.
     pub(super) addresses: HashSet<(BufferId, Affine)>,
     /// Operations priced so far, which code generation does not repeat.

@@ -14,7 +14,7 @@
 //! so is the share of the iterations in which a condition holds.
 
 use crate::codegen::Target;
-use crate::codegen::loopnest::{Buffer, BufferKind, LoopNest, Stmt};
+use crate::codegen::loopnest::{Buffer, LoopNest, Stmt};
 use crate::expr::Bound;
 use crate::expr::{Access, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
@@ -381,7 +381,7 @@ impl Model<'_> {
                     .fold(Lines::default(), |a, b| Lines { bytes: a.bytes + b.bytes, starts: a.starts + b.starts });
                 let line = self.target.machine.line_bytes as f64;
                 let whole = (buffer.span() as f64 * buffer.dtype.bytes() as f64 / line).ceil() * line;
-                let whole = Lines { bytes: whole, starts: parts.starts.min(1.0) };
+                let whole = Lines { bytes: whole, starts: 1.0 };
                 let part = whole.min(parts);
                 total = Lines { bytes: total.bytes + part.bytes, starts: total.starts + part.starts };
             }
@@ -412,10 +412,7 @@ impl Model<'_> {
             next = stride * size;
         }
         let bytes = (rows * (run / line).ceil() * line).min(region.points * line);
-        // what is in registers or stays in the first cache has no rows that a prefetcher follows
-        let size = (buffer.span() as usize * buffer.dtype.bytes()) as f64;
-        let near = buffer.kind == BufferKind::Local && self.fits(size, 0);
-        Lines { bytes, starts: if near { 0.0 } else { rows.min(bytes / line) } }
+        Lines { bytes, starts: rows.min(bytes / line) }
     }
 
     /// Returns true if a whole line lies between the neighbouring elements of two regions.
