@@ -76,6 +76,15 @@ impl Iterator {
     }
 }
 
+/// `name`, or a longer one where an iterator is called so.
+pub fn unused_name(iterators: &[Iterator], name: &str) -> String {
+    let mut out = name.to_string();
+    while iterators.iter().any(|it| it.name == out) {
+        out.push('_');
+    }
+    out
+}
+
 /// One equation of a tensor expression, over the box of its iterators ([`Var`] i is iterator i). The first `outer`
 /// iterators are free (they name an element of the target); the rest are reduced with `reduce`, from its neutral
 /// element: `target[write] = reduce over the rest of body`. Where a condition (`affine ≥ 0`) fails nothing is combined.

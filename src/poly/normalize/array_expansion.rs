@@ -32,6 +32,7 @@ pub fn expand(scop: &Scop) -> Result<Scop> {
         let tensor = BufferId(t as u32);
         let regions = Expander { scop, isl: &isl, tensor }.regions()?;
         for (k, region) in regions.iter().enumerate() {
+            // up to the last one that needs a dimension: lowering contracts dimensions in the order of the loops
             let added = region.rows.iter().rposition(|row| !is_subscript(scop, tensor, region, row));
             let rows = &region.rows[..added.map_or(0, |last| last + 1)];
             let mut shape: Vec<i64> = vec![];
@@ -86,8 +87,7 @@ fn is_scalar(t: &TensorDecl) -> bool {
 }
 
 /// Returns true if all accesses to a temporary have the loop's index as one of their subscripts: its iterations have elements of
-/// their own already. Inside of the last loop that needs a dimension no other gets one; lowering finds what one iteration of the
-/// loops touches by dimensions in the order of the loops.
+/// their own already.
 fn is_subscript(scop: &Scop, tensor: BufferId, region: &Region, row: &Row) -> bool {
     let mut subscripts: Vec<Vec<Option<Affine>>> = vec![];
     for &id in &region.statements {

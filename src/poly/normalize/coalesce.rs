@@ -15,7 +15,7 @@ use crate::expr::{Affine, Var};
 use crate::expr::{BufferId, Expr, Index};
 use crate::poly::schedule::{Band, Node, Row, Schedule};
 use crate::poly::scop::Scop;
-use crate::poly::statement::{Iterator, Statement, StatementId};
+use crate::poly::statement::{Iterator, Statement, StatementId, unused_name};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A merge: the pair (i, j) of iterators by statement, the dimensions d (with d + 1) by tensor.
@@ -92,6 +92,17 @@ fn for_each_access(statement: &Statement, f: &mut impl FnMut(BufferId, &[Index],
 /// The body of a statement, and the subscripts of its write that come from data.
 fn values(statement: &Statement) -> impl std::iter::Iterator<Item = &Expr> {
     [&statement.body].into_iter().chain(statement.computed.iter().map(|c| &c.1))
+}
+
+/// Variant of [`values`] for edits.
+fn values_mut(statement: &mut Statement) -> impl std::iter::Iterator<Item = &mut Expr> {
+    [&mut statement.body].into_iter().chain(statement.computed.iter_mut().map(|c| &mut c.1))
+}
+
+/// The name of the iterator that two of a statement become.
+fn joined_name(statement: &Statement, i: Var, j: Var) -> String {
+    let [outer, inner] = [i, j].map(|v| &statement.iterators[v.0 as usize].name);
+    unused_name(&statement.iterators, &format!("{outer}{inner}"))
 }
 
 /// The smallest merge that joins iterators `i` and `j` of statement `s`, or `None` when there is none. `ordered` statements are
@@ -246,9 +257,11 @@ fn joined_row(outer: &Row, inner: &Row, scop: &Scop, merge: &Merge) -> Option<Ro
         let single = first.terms[..] == [(i, 1)] && second.terms[..] == [(j, 1)];
         single.then(|| (*id, first.scale(width).add_scaled(second, 1)))
     };
-    let phi = outer.phi.iter().map(join).collect::<Option<_>>()?;
+    let phi: Vec<(StatementId, Affine)> = outer.phi.iter().map(join).collect::<Option<_>>()?;
     let plain = outer.tile == 1 && inner.tile == 1;
-    (plain && widths.len() == 1).then(|| Row { name: format!("{}{}", outer.name, inner.name), phi, ..outer.clone() })
+    let (first, (i, j)) = phi.first().map(|p| (p.0, merge.pairs[&(p.0.0 as usize)]))?;
+    let name = joined_name(scop.statement(first), i, j);
+    (plain && widths.len() == 1).then(|| Row { name, phi, ..outer.clone() })
 }
 
 /// Returns true if an affine form that `uses` accepts is a value of the expression.
@@ -271,7 +284,7 @@ fn apply(scop: &mut Scop, merge: &Merge) {
         let mut write = statement.write.drain(..).map(Index::Affine).collect();
         join(statement.target, &mut write);
         statement.write = write.into_iter().map(|i| i.affine().expect("affine").clone()).collect();
-        for e in [&mut statement.body].into_iter().chain(statement.computed.iter_mut().map(|c| &mut c.1)) {
+        for e in values_mut(statement) {
             *e = e.rewrite_loads(&mut |mut a| {
                 join(a.buffer, &mut a.index);
                 Expr::Load(a)
@@ -294,14 +307,15 @@ fn apply(scop: &mut Scop, merge: &Merge) {
 
 /// Replaces `i` by the merged iterator m and removes `j`: forms are in `i·extent(j) + j`, so `j` becomes m and `i` 0.
 fn merge_pair(statement: &mut Statement, i: Var, j: Var) {
+    let name = joined_name(statement, i, j);
     let iterators = &mut statement.iterators;
     let inner = iterators.remove(j.0 as usize);
     let outer = &mut iterators[shifted(i, j).0 as usize];
-    *outer = Iterator::new(format!("{}{}", outer.name, inner.name), outer.extent * inner.extent);
+    *outer = Iterator::new(name, outer.extent * inner.extent);
     let mut map = renamed(i, j);
     statement.write = statement.write.iter().map(|a| a.substitute(&mut map)).collect();
     statement.domain = statement.domain.iter().map(|a| a.substitute(&mut map)).collect();
-    for e in [&mut statement.body].into_iter().chain(statement.computed.iter_mut().map(|c| &mut c.1)) {
+    for e in values_mut(statement) {
         *e = e.substitute(&mut map);
     }
 }
@@ -358,6 +372,13 @@ mod tests {
         let text = "loop p(N = 9) { f32 A[N][5][N], B[N][N], C[N][5][N]
             for b in 0..N for i in 0..5 for j in 0..N for k in 0..N C[b][i][j] += A[b][i][k] * B[k][j] }";
         assert_eq!(loops(text), ["bi j k"]);
+    }
+
+    #[test]
+    fn a_name_that_is_taken_is_longer() {
+        let text = "loop p(N = 9) { f32 A[N][N], B[N][N]
+            for ij in 0..N for i in 0..N for j in 0..N B[i][j] += A[i][j] * 2 }";
+        assert_eq!(loops(text), ["ij ij_"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::expr::syntax::Name;
 use crate::expr::{Affine, Var};
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};
 use crate::poly::scop::Scop;
-use crate::poly::statement::{Iterator, StatementId};
+use crate::poly::statement::{Iterator, StatementId, unused_name};
 use crate::poly::transform::argument::{Loop, Loops};
 use crate::poly::transform::state::Transformed;
 use crate::poly::transform::tree_edit::{check_new, find, refuse, replace, single};
@@ -21,18 +21,10 @@ pub fn value_of(scop: &mut Scop, row: &Row, id: StatementId) -> Affine {
     let (lo, hi) = row.values(scop);
     let s = &mut scop.statements[id.0 as usize];
     let v = Var(s.iterators.len() as u32);
-    s.iterators.push(Iterator::new(unused(&s.iterators, &row.name), hi - lo + 1));
+    s.iterators.push(Iterator::new(unused_name(&s.iterators, &row.name), hi - lo + 1));
     let rest = phi.plus(v, -row.tile).offset(-lo * row.tile);
     s.domain.extend([rest.scale(-1).offset(row.tile - 1), rest]);
     Affine::var(v).offset(lo)
-}
-
-fn unused(iterators: &[Iterator], name: &str) -> String {
-    let mut out = name.to_string();
-    while iterators.iter().any(|it| it.name == out) {
-        out.push('_');
-    }
-    out
 }
 
 /// `fuse i, j -> f`: two loops directly inside of each other become one over all pairs of their values. The old ones stay
