@@ -180,6 +180,15 @@ impl Buffer {
         1 + self.shape.iter().zip(&self.strides).map(|(n, s)| (n - 1) * s).sum::<i64>()
     }
 
+    /// The place of an element in memory, in elements; `None` where a subscript is computed.
+    pub fn place(&self, index: &[Index]) -> Option<Affine> {
+        let mut place = Affine::constant(0);
+        for (i, &stride) in index.iter().zip(&self.strides) {
+            place = place.add_scaled(i.affine()?, stride);
+        }
+        Some(place)
+    }
+
     /// Bytes of the span; `None` when they are more than can be addressed.
     pub fn bytes(&self) -> Option<i64> {
         if self.shape.contains(&0) {

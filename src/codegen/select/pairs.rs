@@ -17,23 +17,17 @@ use crate::expr::scalar::Value;
 use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, Expr, Index, Var};
 use crate::runtime::DType;
 
-/// The elements of 16 bits that a factor loads: no guards, affine subscripts.
-fn word_load<'e>(nest: &LoopNest, factor: &'e Expr) -> Option<&'e Access> {
+/// The elements of 16 bits that a factor loads, and their place in memory: no guards, affine subscripts.
+fn word_load<'e>(nest: &LoopNest, factor: &'e Expr) -> Option<(&'e Access, Affine)> {
     match factor {
         Expr::Cast(DType::I32 | DType::I64, e) => word_load(nest, e),
         Expr::Load(a) => {
-            let plain = a.guard.is_empty() && a.index.iter().all(|i| i.affine().is_some());
-            (plain && nest.buffer(a.buffer).dtype == DType::I16).then_some(a)
+            let buffer = nest.buffer(a.buffer);
+            let place = buffer.place(&a.index)?;
+            (a.guard.is_empty() && buffer.dtype == DType::I16).then_some((a, place))
         }
         _ => None,
     }
-}
-
-/// The position of an access in its buffer.
-fn linear(nest: &LoopNest, a: &Access) -> Affine {
-    let strides = &nest.buffer(a.buffer).strides;
-    let parts = a.index.iter().zip(strides).filter_map(|(i, s)| Some((i.affine()?, *s)));
-    parts.fold(Affine::constant(0), |sum, (i, s)| sum.add_scaled(i, s))
 }
 
 /// The factors of a product that is added to a number of 32 bits.
@@ -61,7 +55,7 @@ pub fn adds_pairs_along(
     let Some(factors) = factors(nest, (buffer, index), value, reduce) else { return false };
     let stays = index.iter().all(|i| i.affine().is_some_and(|a| !a.uses(terms)));
     let along = |f: &&Expr| {
-        let at = linear(nest, word_load(nest, f)?);
+        let (_, at) = word_load(nest, f)?;
         let apart = lanes.filter(|l| *l != terms).map_or(0, |l| at.coefficient(l));
         match (at.coefficient(terms), apart) {
             (1, 0 | 2) => Some(true),
@@ -97,8 +91,8 @@ fn split(nest: &mut LoopNest, target: &Target, stmt: &Stmt) -> Option<Vec<Stmt>>
         let Stmt::Store { buffer, index, value, reduce } = stmt else { return None };
         let stays = index.iter().all(|i| i.affine().is_some_and(|a| !a.uses(*var)));
         let neighbours = factors(nest, (*buffer, index), value, *reduce)?.iter().all(|f| {
-            word_load(nest, f).is_some_and(|a| {
-                nest.buffer(a.buffer).kind != BufferKind::Local && linear(nest, a).coefficient(*var) == 1
+            word_load(nest, f).is_some_and(|(a, place)| {
+                nest.buffer(a.buffer).kind != BufferKind::Local && place.coefficient(*var) == 1
             })
         });
         if !stays || !neighbours {
@@ -154,10 +148,9 @@ impl Selector<'_> {
 
     /// Returns true if one load brings the factors of two iterations to each lane.
     fn loads_pair(&self, var: Var, factor: &Expr) -> bool {
-        word_load(self.nest, factor).is_some_and(|a| {
-            let along = linear(self.nest, a);
-            let lanes = self.resolve(&along).coefficient(LANE);
-            along.coefficient(var) == 1 && (lanes == 0 || lanes == 2) && !self.in_registers(a.buffer)
+        word_load(self.nest, factor).is_some_and(|(a, place)| {
+            let lanes = self.resolve(&place).coefficient(LANE);
+            place.coefficient(var) == 1 && (lanes == 0 || lanes == 2) && !self.in_registers(a.buffer)
         })
     }
 
@@ -180,7 +173,7 @@ impl Selector<'_> {
 
     /// A factor in the lower half of each lane, and that of the next iteration in the upper half.
     fn pair_of_words(&mut self, var: Var, factor: &Expr) -> Selected<Val> {
-        if let Some(access) = word_load(self.nest, factor).filter(|_| self.loads_pair(var, factor))
+        if let Some((access, _)) = word_load(self.nest, factor).filter(|_| self.loads_pair(var, factor))
             && self.literal(access).is_none()
         {
             let outer = self.view.replace(View { dtype: DType::I32, group: 2 });

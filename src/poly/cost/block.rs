@@ -35,12 +35,7 @@ pub(super) struct Placed<'a> {
 
 /// The place of an element in memory, in elements; `None` where a subscript is computed.
 pub(super) fn address_of(nest: &LoopNest, buffer: BufferId, index: &[Index]) -> Option<Affine> {
-    let strides = &nest.buffer(buffer).strides;
-    let mut out = Affine::constant(0);
-    for (i, &stride) in index.iter().zip(strides) {
-        out = out.add_scaled(i.affine()?, stride);
-    }
-    Some(out)
+    nest.buffer(buffer).place(index)
 }
 
 /// How many elements apart an access is from one iteration of the loop over `v` to the next; `None` where a subscript is

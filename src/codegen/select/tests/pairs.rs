@@ -37,10 +37,6 @@ fn a_sum_over_lanes_takes_two_terms_for_each() {
     );
     assert_eq!(count(&f[0], |i| matches!(i, Inst::VReduce { first: true, .. })), 1, "{}", f[0]);
     // whole vectors: one product of pairs and one sum for each
-    let f = functions(
-        "kernel dot { A: i16[3][64] argument 0; B: i16[64] argument 1; S: i32[3] argument 2 written;
-         parallel t in 0..3 { vector k in 0..64 { S[t] add = (cast i32(A[t][k]) * cast i32(B[k])); } } }",
-    );
     assert_eq!(sums(&f[0]), (2, 2), "{}", f[0]);
 }
 
