@@ -1,9 +1,9 @@
 //! Latencies: chains of operations each of which needs the result of the one before.
 
 use crate::codegen::Target;
-use crate::codegen::probe::kernel::{Probe, Registers, at, least_seconds};
-use crate::codegen::vcode::{Function, Inst, Lane, VBinary, VType, Vreg};
-use crate::runtime::{DType, Result, Tensor};
+use crate::codegen::probe::kernel::{Probe, Repeated, least_seconds};
+use crate::codegen::vcode::{Inst, Lane, VBinary, VType, Vreg};
+use crate::runtime::{Result, Tensor};
 
 /// Operations of a step, and steps of a run.
 const CHAIN: usize = 64;
@@ -25,34 +25,28 @@ pub(super) fn measure_latency(target: &Target, operation: Operation, seconds: f6
 }
 
 fn probe(target: &Target, operation: Operation) -> Result<Probe> {
-    let (lane, mem) = match operation {
-        Operation::IntegerAdd => (Lane::I32, DType::I32),
-        Operation::Fma | Operation::Add => (Lane::F32, DType::F32),
+    let lanes = target.lanes(4);
+    let (lane, ones) = match operation {
+        Operation::IntegerAdd => (Lane::I32, Tensor::new(&[lanes as i64], &vec![1i32; lanes])),
+        Operation::Fma | Operation::Add => (Lane::F32, Tensor::new(&[lanes as i64], &vec![1f32; lanes])),
     };
-    let ty = VType { lane, lanes: target.lanes(4) as u8 };
-    let mut registers = Registers::default();
-    let [input, output, steps] = [(); 3].map(|()| registers.next());
+    let ty = VType { lane, lanes: lanes as u8 };
     let (sum, one) = (Vreg(0), Vreg(1));
-    let mut insts = vec![Inst::Argument { dst: input, slot: 0 }, Inst::Argument { dst: output, slot: 1 }];
-    for dst in [sum, one] {
-        insts.push(Inst::VLoad { dst, ty, mem, addr: at(input, 0), part: None });
-    }
-    insts.push(Inst::Imm { dst: steps, value: STEPS });
-    insts.push(Inst::LoopStart { count: steps, at_least_once: true });
     let next = match operation {
         Operation::Fma => Inst::VFma { acc: sum, ty, a: one, b: one, negate: false },
         Operation::Add | Operation::IntegerAdd => Inst::VBinary { op: VBinary::Add, dst: sum, ty, a: sum, b: one },
     };
-    insts.extend((0..CHAIN).map(|_| next.clone()));
-    insts.push(Inst::LoopEnd);
-    insts.push(Inst::VStore { src: sum, ty, mem, addr: at(output, 0), part: None });
-    let function = Function { name: "chain".into(), insts, gprs: registers.0, vregs: 2, ..Function::default() };
-    let shape = vec![target.lanes(4) as i64];
-    let ones = match mem {
-        DType::I32 => Tensor::new(&shape, &vec![1i32; target.lanes(4)]),
-        _ => Tensor::new(&shape, &vec![1f32; target.lanes(4)]),
+    let chain = Repeated {
+        name: "chain",
+        ty,
+        operands: vec![sum, one],
+        before: vec![],
+        body: vec![next; CHAIN],
+        steps: STEPS,
+        results: vec![sum],
+        registers: 2,
     };
-    Probe::new(target, function, vec![ones], (mem, shape))
+    chain.probe(target, ones)
 }
 
 #[cfg(test)]

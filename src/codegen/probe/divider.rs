@@ -1,9 +1,9 @@
 //! Throughput of quotients, inverses and roots: operations none of which waits for another.
 
 use crate::codegen::Target;
-use crate::codegen::probe::kernel::{Probe, Registers, at, least_seconds};
-use crate::codegen::vcode::{Function, Inst, Lane, VBinary, VType, VUnary, Vreg};
-use crate::runtime::{DType, Result, Tensor};
+use crate::codegen::probe::kernel::{Probe, Repeated, least_seconds};
+use crate::codegen::vcode::{Inst, Lane, VBinary, VType, VUnary, Vreg};
+use crate::runtime::{Result, Tensor};
 
 /// Operations of a step, steps of a run, and results that are live at a time.
 const OPERATIONS: usize = 64;
@@ -29,44 +29,34 @@ pub(super) fn measure(target: &Target, operation: Operation, bytes: usize, secon
 }
 
 fn probe(target: &Target, operation: Operation, bytes: usize) -> Result<Probe> {
-    let (lane, mem) = if bytes == 8 { (Lane::F64, DType::F64) } else { (Lane::F32, DType::F32) };
     let lanes = target.lanes(bytes);
-    let ty = VType { lane, lanes: lanes as u8 };
-    let mut registers = Registers::default();
-    let [input, output, steps] = [(); 3].map(|()| registers.next());
-    let [a, b, inverse] = [0, 1, 2].map(Vreg);
-    let mut insts = vec![Inst::Argument { dst: input, slot: 0 }, Inst::Argument { dst: output, slot: 1 }];
-    for dst in [a, b] {
-        insts.push(Inst::VLoad { dst, ty, mem, addr: at(input, 0), part: None });
-    }
-    if operation == Operation::Quotient {
-        insts.push(Inst::VUnary { op: VUnary::Inverse, dst: inverse, ty, a: b });
-    }
-    insts.push(Inst::Imm { dst: steps, value: STEPS });
-    insts.push(Inst::LoopStart { count: steps, at_least_once: true });
-    for i in 0..OPERATIONS as u32 {
-        let dst = Vreg(3 + i % RESULTS);
-        insts.push(match operation {
-            Operation::Division => Inst::VBinary { op: VBinary::Div, dst, ty, a, b },
-            Operation::Inverse => Inst::VUnary { op: VUnary::Inverse, dst, ty, a },
-            Operation::Quotient => Inst::VQuotient { dst, ty, a, b, inverse },
-            Operation::Root => Inst::VUnary { op: VUnary::Sqrt, dst, ty, a },
-            Operation::InverseRoot => Inst::VUnary { op: VUnary::Root, dst, ty, a },
-        });
-    }
-    insts.push(Inst::LoopEnd);
-    // the results are read after the loop
-    for i in 0..RESULTS as usize {
-        let addr = at(output, i * target.vector_bytes);
-        insts.push(Inst::VStore { src: Vreg(3 + i as u32), ty, mem, addr, part: None });
-    }
-    let function =
-        Function { name: "divider".into(), insts, gprs: registers.0, vregs: 3 + RESULTS, ..Function::default() };
-    let given = match mem {
-        DType::F64 => Tensor::new(&[lanes as i64], &(0..lanes).map(|i| 1.5 + i as f64).collect::<Vec<f64>>()),
-        _ => Tensor::new(&[lanes as i64], &(0..lanes).map(|i| 1.5 + i as f32).collect::<Vec<f32>>()),
+    let numbers = (0..lanes).map(|i| 1.5 + i as f64);
+    let (lane, given) = match bytes {
+        8 => (Lane::F64, Tensor::new(&[lanes as i64], &numbers.collect::<Vec<f64>>())),
+        _ => (Lane::F32, Tensor::new(&[lanes as i64], &numbers.map(|x| x as f32).collect::<Vec<f32>>())),
     };
-    Probe::new(target, function, vec![given], (mem, vec![(RESULTS as usize * lanes) as i64]))
+    let ty = VType { lane, lanes: lanes as u8 };
+    let [a, b, inverse] = [0, 1, 2].map(Vreg);
+    let results: Vec<Vreg> = (3..3 + RESULTS).map(Vreg).collect();
+    let one = |dst: Vreg| match operation {
+        Operation::Division => Inst::VBinary { op: VBinary::Div, dst, ty, a, b },
+        Operation::Inverse => Inst::VUnary { op: VUnary::Inverse, dst, ty, a },
+        Operation::Quotient => Inst::VQuotient { dst, ty, a, b, inverse },
+        Operation::Root => Inst::VUnary { op: VUnary::Sqrt, dst, ty, a },
+        Operation::InverseRoot => Inst::VUnary { op: VUnary::Root, dst, ty, a },
+    };
+    let known = Inst::VUnary { op: VUnary::Inverse, dst: inverse, ty, a: b };
+    let divider = Repeated {
+        name: "divider",
+        ty,
+        operands: vec![a, b],
+        before: if operation == Operation::Quotient { vec![known] } else { vec![] },
+        body: results.iter().cycle().take(OPERATIONS).map(|&dst| one(dst)).collect(),
+        steps: STEPS,
+        results,
+        registers: 3 + RESULTS,
+    };
+    divider.probe(target, given)
 }
 
 #[cfg(test)]

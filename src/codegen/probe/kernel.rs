@@ -2,7 +2,7 @@
 
 use crate::codegen::Target;
 use crate::codegen::assemble::assemble_functions;
-use crate::codegen::vcode::{Addr, Function, Gpr, GprOp, Inst, Operand};
+use crate::codegen::vcode::{Addr, Function, Gpr, GprOp, Inst, Operand, VType, Vreg};
 use crate::runtime::module::{
     Action, Buffer, BufferPlace, BufferRef, Kernel, Module, ModuleParts, OutputSpec, Phase, Slot, Step, TensorSpec,
 };
@@ -39,6 +39,44 @@ impl Probe {
         let start = Instant::now();
         self.outputs()?;
         Ok(start.elapsed().as_secs_f64())
+    }
+}
+
+/// A loop over vector instructions.
+pub(super) struct Repeated {
+    pub(super) name: &'static str,
+    pub(super) ty: VType,
+    /// Registers that hold the input.
+    pub(super) operands: Vec<Vreg>,
+    pub(super) before: Vec<Inst>,
+    pub(super) body: Vec<Inst>,
+    pub(super) steps: i64,
+    /// Registers that are stored after the loop, one after the other.
+    pub(super) results: Vec<Vreg>,
+    /// Vector registers in all.
+    pub(super) registers: u32,
+}
+
+impl Repeated {
+    /// The probe of a function whose input is one vector.
+    pub(super) fn probe(self, target: &Target, input: Tensor) -> Result<Probe> {
+        let Repeated { name, ty, operands, before, body, steps, results, registers } = self;
+        let mem = input.dtype;
+        let mut integers = Registers::default();
+        let [from, to, count] = [(); 3].map(|()| integers.next());
+        let mut insts = vec![Inst::Argument { dst: from, slot: 0 }, Inst::Argument { dst: to, slot: 1 }];
+        insts.extend(operands.into_iter().map(|dst| Inst::VLoad { dst, ty, mem, addr: at(from, 0), part: None }));
+        insts.extend(before);
+        insts.push(Inst::Imm { dst: count, value: steps });
+        insts.push(Inst::LoopStart { count, at_least_once: true });
+        insts.extend(body);
+        insts.push(Inst::LoopEnd);
+        let elements = (results.len() * usize::from(ty.lanes)) as i64;
+        for (i, src) in results.into_iter().enumerate() {
+            insts.push(Inst::VStore { src, ty, mem, addr: at(to, i * ty.bytes()), part: None });
+        }
+        let function = Function { name: name.into(), insts, gprs: integers.0, vregs: registers, ..Function::default() };
+        Probe::new(target, function, vec![input], (mem, vec![elements]))
     }
 }
 
