@@ -8,7 +8,6 @@ import csv
 import json
 import pathlib
 import re
-import re
 import sys
 
 import algorithms

@@ -147,7 +147,7 @@ impl Core {
         machine: Machine::ZNVER5,
         vendor: b"AuthenticAMD",
         family: 0x1a,
-        // servers; others of the family have vectors of half the width
+        // servers, one of which was measured; some others of the family have vectors of half the width
         models: 0..=0x1f,
     }];
 
@@ -163,7 +163,7 @@ impl Core {
 }
 
 impl Machine {
-    /// AMD Zen 5 with vectors of 512 bits: caches from its data sheet, the rest by `tilewright calibrate` on an EPYC.
+    /// AMD Zen 5 with vectors of 512 bits: caches from its data sheet, what has a probe by `tilewright calibrate` on an EPYC, the rest from the table.
     const ZNVER5: Machine = Machine {
         clock_ghz: 4.25,
         add_latency: 2.0,

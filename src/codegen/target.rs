@@ -24,7 +24,7 @@ pub enum Quotients {
     /// Rounded correctly, as IEEE 754 defines them.
     #[default]
     Exact,
-    /// Of vectors within three units in the last place, by estimates of the processor and one step of Newton's iteration.
+    /// Of vectors within three units in the last place, by estimates of the processor and one or two steps of Newton's iteration.
     Approximate,
 }
 

@@ -31,7 +31,8 @@ pub struct Options {
     /// features the target lacks are not used. Where this processor has them, check that they do what they say with
     /// [`TensorInstruction::check_on_host`].
     pub instructions: Arc<[TensorInstruction]>,
-    /// Constants of cost of one processor, in place of the target's table; where no target is named, it is theirs.
+    /// Constants of cost of one processor, in place of the target's table; where no target is named, it is theirs. Where neither is
+    /// named, loop programs have those of this processor's core, where they are known ([`Calibration::cores`]).
     pub machine: Option<Calibration>,
     /// Threads of one run, [`MAX_THREADS`](crate::runtime::threads::MAX_THREADS) at most.
     pub threads: usize,

@@ -7,7 +7,7 @@
 //! ([`Style::unrolled`]); and the ILP's with sums in nests of their own ([`apart`]). [`cost`] prices the loops that
 //! lowering makes of each; the first candidate, the ILP's order in the default style, counts unless another one takes less than
 //! [`GAIN`] of its time ([`Candidate::rank`]), or [`GAIN_IN_STYLE`] in the same style. Nothing is measured, so the same program has
-//! the same plan everywhere. `tile` alone plans kernels of networks, whose order is free, and programs of nothing but register
+//! the same plan wherever target and constants of cost are the same. `tile` alone plans kernels of networks, whose order is free, and programs of nothing but register
 //! blocks whose sums are long, whose prices are its own.
 
 mod apart;
