@@ -10,8 +10,8 @@ mod onnx;
 use onnx::{BOOL, FLOAT, INT64, graph, model, node, tensor, with_graph};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use tilewright::internal::runtime::npy;
 use tilewright::{Model, Options, Session, Tensor, TensorView};
 
