@@ -293,7 +293,7 @@ impl<'a> Lowering<'a> {
     /// The store of one statement, with the conditions that the loops do not imply.
     fn statement(&mut self, id: StatementId, state: &State) -> Result<Vec<Stmt>> {
         let s = self.scop.statement(id);
-        let Solution { iterators: value, mut conditions, lets } =
+        let Solution { iterators: value, mut conditions, lets, .. } =
             self.iterators(id, state, state.mode != Mode::Body)?;
         if state.mode == Mode::Body {
             conditions.extend(s.domain.iter().map(|c| c.substitute(|v| value[v.0 as usize].clone())));

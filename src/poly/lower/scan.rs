@@ -516,7 +516,8 @@ impl Lowering<'_> {
             let inequalities = all.iter().map(|a| scope.form(a, dims)).collect();
             Polyhedron { dims, equalities: vec![], inequalities }
         };
-        let asked = self.whole_block(id, &value, &scope).map_or(asked, |all| forms(&all));
+        let whole = if solution.is_exact { self.whole_block(id, &value, &scope) } else { None };
+        let asked = whole.map_or(asked, |all| forms(&all));
         let open = isl.gist(&asked, &scope.context)?;
         let conditions: Vec<Affine> = both(&open).iter().map(|f| scope.affine(f)).collect();
         let divisions = self.lay_out(id, &value, &site.state)?;

@@ -70,6 +70,7 @@ impl Lowering<'_> {
             let e = equations.swap_remove(i);
             solved[v.0 as usize] = Some(e.value.scale(c));
         }
+        let mut is_exact = lets.is_empty();
         for e in equations {
             if !e.iterators.is_constant() {
                 return Err(Error::Unsupported(format!(
@@ -80,6 +81,7 @@ impl Lowering<'_> {
             if !(e.value.is_constant() && e.value.constant == 0) {
                 conditions.push(e.value.scale(-1));
                 conditions.push(e.value);
+                is_exact = false;
             }
         }
         let mut value = vec![];
@@ -101,7 +103,7 @@ impl Lowering<'_> {
         }
         let range = self.range();
         conditions.retain(|c| c.bounds(&range).0 < 0);
-        Ok(Solution { iterators: value, conditions, lets })
+        Ok(Solution { iterators: value, conditions, lets, is_exact })
     }
 
     /// Solves an equation that [`is_positional`]: each iterator is a digit of the value. Returns the conditions under which

@@ -92,6 +92,8 @@ pub(super) struct Solution {
     pub conditions: Vec<Affine>,
     /// Divisions that the iterators use.
     pub lets: Vec<Stmt>,
+    /// The rows give each iterator once and without a division, so that all values of the loops are instances.
+    pub is_exact: bool,
 }
 
 /// The meaning of a local buffer.
