@@ -8,11 +8,12 @@
 //! remains, so that all extents further in are constants. Iterators follow from the classes with extent 1. What the loops
 //! do not imply (domains, shifts against the other statements, skewed bounds) becomes a condition around the store.
 //!
-//! Invariant: where all loops around the statements that touch a temporary are coincident, no value of it survives an
-//! iteration of them, so the temporary shrinks to what one iteration touches (array contraction, Lefebvre and Feautrier
-//! 1998, with boxes instead of moduli).
+//! Invariant: where all loops around the statements that touch a temporary are coincident, or follow from the subscripts of
+//! its elements, no value of it survives an iteration of them, so the temporary shrinks to what one iteration touches (array
+//! contraction, Lefebvre and Feautrier 1998, with boxes instead of moduli).
 
 mod bounds;
+mod contraction;
 mod initial;
 mod pack;
 mod parallel;
@@ -59,6 +60,7 @@ fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool) -> Result<Kernel> {
         node => vec![(statements.clone(), node)],
     };
     if scans {
+        l.contractions = contraction::contractions(scop, &tiled.schedule);
         l.place_all();
     } else {
         l.place_across_phases(&phases)?;
@@ -127,6 +129,7 @@ impl<'a> Lowering<'a> {
             locals: vec![],
             ranges: vec![],
             stores: 0,
+            contractions: vec![],
             laid: vec![],
         };
         for (id, t) in scop.tensors.iter().enumerate() {
@@ -232,7 +235,14 @@ impl<'a> Lowering<'a> {
         if let Some(promoted) = self.promote(rows, child, statements, state)? {
             return Ok(promoted);
         }
-        let (at, mut state) = self.class(row, state)?;
+        let mut state = state.clone();
+        // Below, a temporary of lanes that depend on each other would be one element that they share.
+        let coincident = state.coincident && rows.iter().all(|r| r.coincident);
+        if contraction::expands(row) && !coincident && statements.len() > 1 {
+            let each: Vec<(Vec<StatementId>, Node)> = statements.iter().map(|&s| (vec![s], Node::Leaf)).collect();
+            self.place(&each, statements, &mut state)?;
+        }
+        let (at, mut state) = self.class(row, &state)?;
         let Class { base, extent, .. } = state.classes[at].clone();
         if state.mode != Mode::Body && self.reduces(row, statements[0]) {
             return self.rows(rest, child, statements, &state);
@@ -269,6 +279,7 @@ impl<'a> Lowering<'a> {
     /// The state with the class of `row` in it, and where.
     fn class(&self, row: &Row, state: &State) -> Result<(usize, State)> {
         let mut state = state.clone();
+        state.loops += 1;
         let covers = |c: &Class| row.phi.iter().all(|p| c.phi.contains(p));
         if let Some(i) = state.classes.iter().position(covers) {
             return Ok((i, state));

@@ -1,7 +1,7 @@
 //! Statements over affine domains, and the definitions of a tensor expression.
 
+use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Literals};
 use crate::expr::{Affine, Var};
-use crate::expr::{BinaryOp, BufferId, Expr, Index, Literals};
 use crate::runtime::DType;
 use serde::{Deserialize, Serialize};
 
@@ -172,6 +172,12 @@ impl Statement {
     /// Returns true if the statement reads or writes the tensor.
     pub fn uses(&self, tensor: BufferId) -> bool {
         self.target == tensor || self.body.reads(tensor) || self.computed.iter().any(|c| c.1.reads(tensor))
+    }
+
+    /// Calls `f` on each access of the body and of the subscripts that are data.
+    pub fn visit_accesses(&self, f: &mut impl FnMut(&Access)) {
+        self.body.visit_accesses(f);
+        self.computed.iter().for_each(|(_, e)| e.visit_accesses(f));
     }
 
     /// Returns true if the element that it writes depends on data.

@@ -72,9 +72,15 @@ pub(super) fn is_fixed(row: &Row, users: &[StatementId], around: &[&Row]) -> boo
         };
         users.iter().flat_map(one).collect()
     };
-    let shift: Vec<i64> = (0..width * users.len()).map(|k| i64::from(k % width == width - 1)).collect();
-    let vectors: Vec<Vec<i64>> = around.iter().filter(|r| r.tile == 1).map(|r| vector(r)).chain([shift]).collect();
-    let wanted = vector(row);
-    let dot = |c: &Vec<i64>| c.iter().zip(&wanted).map(|(a, b)| a * b).sum::<i64>();
+    let vectors: Vec<Vec<i64>> = around.iter().filter(|r| r.tile == 1).map(|r| vector(r)).collect();
+    adds_up(&vectors, &vector(row), width)
+}
+
+/// Returns true if some multiples of `forms` add up to `wanted`, but for a constant that all parts have in common. Each is one
+/// vector of parts of `width` numbers, the last of which is the part's constant.
+pub(super) fn adds_up(forms: &[Vec<i64>], wanted: &[i64], width: usize) -> bool {
+    let shift: Vec<i64> = (0..wanted.len()).map(|k| i64::from(k % width == width - 1)).collect();
+    let vectors: Vec<Vec<i64>> = forms.iter().cloned().chain([shift]).collect();
+    let dot = |c: &Vec<i64>| c.iter().zip(wanted).map(|(a, b)| a * b).sum::<i64>();
     orthogonal_complement(&vectors, wanted.len()).iter().all(|c| dot(c) == 0)
 }

@@ -5,6 +5,7 @@ use crate::codegen::loopnest::{Buffer, BufferKind, Stmt};
 use crate::expr::Affine;
 use crate::expr::{BufferId, Index};
 use crate::poly::analysis::constant_factor;
+use crate::poly::lower::contraction::own_loops;
 use crate::poly::lower::state::Local;
 use crate::poly::lower::state::{Argument, Class, Lowering, Mode, Placed, State};
 use crate::poly::schedule::{Node, Row, RowKind};
@@ -12,7 +13,7 @@ use crate::poly::statement::{Role, StatementId};
 use crate::runtime::Result;
 
 /// Largest size of the local buffers of a thread, in bytes; larger ones go to a workspace that the runtime plans.
-const LOCAL_BYTES: i64 = 4 << 20;
+pub(super) const LOCAL_BYTES: i64 = 4 << 20;
 
 /// The interval of a subscript around an affine centre: `centre + low ..= centre + high`.
 struct Box1 {
@@ -34,10 +35,11 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Every temporary that is not private becomes a workspace.
+    /// Every temporary that is neither private nor contracted becomes a workspace.
     pub(super) fn place_all(&mut self) {
         for t in self.temporaries() {
-            if self.scop.private(t).is_none() && !self.scop.users(t).is_empty() {
+            let own = self.scop.private(t).is_some() || self.contractions.iter().any(|c| c.private.tensor == t);
+            if !own && !self.scop.users(t).is_empty() {
                 self.workspace(t);
             }
         }
@@ -48,11 +50,24 @@ impl Lowering<'_> {
         all.filter(|(_, t)| t.role == Role::Temporary).map(|(i, _)| BufferId(i as u32)).collect()
     }
 
-    fn workspace(&mut self, tensor: BufferId) {
+    pub(super) fn workspace(&mut self, tensor: BufferId) {
         let t = self.scop.tensor(tensor);
         let bytes = t.shape.iter().product::<i64>() as usize * t.dtype.bytes();
         let buffer = self.argument(&t.name, t.dtype, &t.shape, true, Argument::Workspace { bytes });
         self.tensors[tensor.0 as usize] = Some(buffer);
+    }
+
+    /// A workspace of this shape for the elements of a temporary that one iteration of some loops touches, whoever runs it.
+    pub(super) fn shared_workspace(&mut self, tensor: BufferId, shape: &[i64]) -> BufferId {
+        let t = self.scop.tensor(tensor);
+        let key = Local::Workspace(tensor);
+        if let Some((_, buffer)) = self.locals.iter().find(|l| l.0 == key && self.nest.buffer(l.1).shape == shape) {
+            return *buffer;
+        }
+        let bytes = shape.iter().product::<i64>() as usize * t.dtype.bytes();
+        let buffer = self.argument(&t.name, t.dtype, shape, true, Argument::Workspace { bytes });
+        self.locals.push((key, buffer));
+        buffer
     }
 
     /// Gives a place to each temporary whose statements are all below, in more than one of `children`.
@@ -71,7 +86,8 @@ impl Lowering<'_> {
             if !split || touching.is_empty() || !touching.iter().all(|s| statements.contains(s)) {
                 continue;
             }
-            let contracted = if state.coincident { self.contract(t, &touching, state) } else { None };
+            let own = state.coincident || state.loops <= own_loops(self.scop, &self.tiled.schedule, t);
+            let contracted = if own { self.contract(t, &touching, state) } else { None };
             match contracted {
                 Some((origin, shape)) => {
                     let buffer = self.local(Local::Temporary(t), &self.scop.tensor(t).name, t, &shape);

@@ -3,6 +3,7 @@
 use crate::codegen::loopnest::{LoopNest, Stmt};
 use crate::expr::Affine;
 use crate::expr::{BufferId, Expr, Scalar};
+use crate::poly::lower::contraction::Contraction;
 use crate::poly::packing::Pack;
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
@@ -33,6 +34,8 @@ pub(super) struct State {
     pub(in crate::poly::lower) classes: Vec<Class>,
     /// Every row so far is coincident.
     pub(in crate::poly::lower) coincident: bool,
+    /// The number of rows so far.
+    pub(in crate::poly::lower) loops: usize,
     /// Temporaries that live in a local buffer here: element `x` is at `x - origin`.
     pub(in crate::poly::lower) placed: Vec<Placed>,
     /// The store of an update is replaced by a copy between its target and the local tile that stands for it.
@@ -61,7 +64,7 @@ pub(super) enum Mode {
 
 impl Default for State {
     fn default() -> State {
-        State { classes: vec![], coincident: true, placed: vec![], mode: Mode::Body, factor: None }
+        State { classes: vec![], coincident: true, loops: 0, placed: vec![], mode: Mode::Body, factor: None }
     }
 }
 
@@ -80,6 +83,8 @@ pub(super) struct Lowering<'a> {
     pub(in crate::poly::lower) ranges: Vec<(i64, i64)>,
     /// Stores written so far by the scan of polyhedra.
     pub(in crate::poly::lower) stores: usize,
+    /// Temporaries of which the scan of polyhedra keeps what one iteration of some loops needs.
+    pub(in crate::poly::lower) contractions: Vec<Contraction>,
     /// Subscripts in memory of elements of buffers that have a layout.
     pub(in crate::poly::lower) laid: Vec<(BufferId, Vec<Affine>, Vec<Affine>)>,
 }
@@ -100,6 +105,8 @@ pub(super) struct Solution {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Local {
     Temporary(BufferId),
+    /// As `Temporary`, in memory that all threads share.
+    Workspace(BufferId),
     /// The part of its target that an update accumulates in registers.
     Tile(StatementId),
     /// One such part of several, of loops that are divided in full and partial tiles.

@@ -3,7 +3,7 @@
 use super::lower_as;
 use crate::codegen::loopnest::verify;
 use crate::expr::Affine;
-use crate::expr::{Access, Expr, Index, Scalar};
+use crate::expr::{Access, BufferId, Expr, Index, Scalar};
 use crate::poly::analysis::{dependence, legality};
 use crate::poly::brute_tests::{disturb, random_scop};
 use crate::poly::schedule::{Node, RowKind, Schedule};
@@ -89,54 +89,105 @@ fn expand(node: &mut Node, rng: &mut StdRng) {
     }
 }
 
-#[test]
-fn loops_run_the_instances_of_any_legal_schedule() {
-    let rounds: u64 = std::env::var("TILEWRIGHT_FUZZ").ok().and_then(|s| s.parse().ok()).unwrap_or(150);
-    let first: u64 = std::env::var("TILEWRIGHT_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
-    let (mut compared, mut expanded, mut accumulated) = (0, 0, 0);
-    for seed in first..first + rounds {
-        let rng = &mut StdRng::seed_from_u64(seed);
-        let scop = executable(rng);
-        let dependences = dependence::analyze(&scop).unwrap();
-        let mut schedules: Vec<Schedule> = vec![scop.order.clone(), ilp::schedule(&scop, &dependences).unwrap().0];
-        for start in schedules.clone() {
-            for _ in 0..4 {
-                let mut disturbed = start.clone();
-                disturb(&mut disturbed, &scop, rng);
-                if rng.random_bool(0.5) {
-                    expand(&mut disturbed.root, rng);
-                }
-                if legality::check(&scop, &dependences, &disturbed).is_ok() {
-                    schedules.push(disturbed);
-                }
+/// The original order, the ILP's, and random legal changes of both.
+fn legal_schedules(scop: &Scop, rng: &mut StdRng) -> Vec<Schedule> {
+    let dependences = dependence::analyze(scop).unwrap();
+    let mut schedules: Vec<Schedule> = vec![scop.order.clone(), ilp::schedule(scop, &dependences).unwrap().0];
+    for start in schedules.clone() {
+        for _ in 0..4 {
+            let mut disturbed = start.clone();
+            disturb(&mut disturbed, scop, rng);
+            if rng.random_bool(0.5) {
+                expand(&mut disturbed.root, rng);
+            }
+            if legality::check(scop, &dependences, &disturbed).is_ok() {
+                schedules.push(disturbed);
             }
         }
-        let start: Vec<Tensor> = scop
-            .tensors
-            .iter()
-            .map(|t| {
-                let n = t.shape.iter().product::<i64>();
-                Tensor::new(&t.shape, &(0..n).map(|i| i * 7 % 23).collect::<Vec<i64>>())
-            })
-            .collect();
+    }
+    schedules
+}
+
+fn start_values(scop: &Scop, first: i64) -> Vec<Tensor> {
+    let one = |shape: &[i64]| {
+        let n = shape.iter().product::<i64>();
+        Tensor::new(shape, &(0..n).map(|i| first + i * 7 % 23).collect::<Vec<i64>>())
+    };
+    scop.tensors.iter().map(|t| one(&t.shape)).collect()
+}
+
+fn rounds(default: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|s| s.parse().ok());
+    let first = number("TILEWRIGHT_SEED").unwrap_or(1);
+    first..first + number("TILEWRIGHT_FUZZ").unwrap_or(default)
+}
+
+/// Runs the loops of a schedule and compares what they leave in `compared` with what is expected; returns their text.
+fn compare(scop: &Scop, schedule: Schedule, start: &[Tensor], expected: &[Tensor], compared: &[usize]) -> String {
+    let context = format!("{scop}\n{}", schedule.print(scop));
+    let tiled = Tiled { schedule, packings: vec![], report: Default::default() };
+    let kernel = lower_as(scop, &tiled, true).unwrap_or_else(|e| panic!("{e} in {context}"));
+    let context = format!("{context}\n{}", kernel.nest);
+    verify::verify(&kernel.nest).unwrap_or_else(|e| panic!("{e} in {context}"));
+    let mut got = start.to_vec();
+    reference::run_kernel(scop, &kernel, &mut got).unwrap_or_else(|e| panic!("{e} in {context}"));
+    for &t in compared {
+        assert!(got[t] == expected[t], "{context}\ngot {:?}\nwant {:?}", got[t], expected[t]);
+    }
+    kernel.nest.to_string()
+}
+
+#[test]
+fn loops_run_the_instances_of_any_legal_schedule() {
+    let seeds = rounds(150);
+    let (mut compared, mut expanded, mut accumulated) = (0, 0, 0);
+    for seed in seeds.clone() {
+        let rng = &mut StdRng::seed_from_u64(seed);
+        let scop = executable(rng);
+        let start = start_values(&scop, 0);
         let mut expected = start.clone();
         reference::run(&scop, &scop.order, &mut expected);
-        for schedule in schedules {
-            let context = format!("seed {seed}\n{scop}\n{}", schedule.print(&scop));
-            let tiled = Tiled { schedule, packings: vec![], report: Default::default() };
-            let kernel = lower_as(&scop, &tiled, true).unwrap_or_else(|e| panic!("{e} in {context}"));
-            let context = format!("{context}\n{}", kernel.nest);
-            verify::verify(&kernel.nest).unwrap_or_else(|e| panic!("{e} in {context}"));
-            let mut got = start.clone();
-            reference::run_kernel(&scop, &kernel, &mut got).unwrap_or_else(|e| panic!("{e} in {context}"));
-            assert!(got == expected, "{context}\ngot {got:?}\nwant {expected:?}");
+        let all: Vec<usize> = (0..scop.tensors.len()).collect();
+        for schedule in legal_schedules(&scop, rng) {
+            let text = compare(&scop, schedule, &start, &expected, &all);
             compared += 1;
-            accumulated += usize::from(context.contains("_tile"));
-            expanded += usize::from(context.contains("unroll ") || context.contains("vector "));
+            accumulated += usize::from(text.contains("_tile"));
+            expanded += usize::from(text.contains("unroll ") || text.contains("vector "));
         }
     }
-    println!(
-        "{rounds} Scops from seed {first}: {compared} nests, {expanded} with points expanded, {accumulated} with local tiles"
-    );
-    assert!(rounds < 150 || (compared > 500 && expanded > 100 && accumulated > 10));
+    println!("{seeds:?}: {compared} nests, {expanded} with points expanded, {accumulated} with local tiles");
+    assert!(seeds.end - seeds.start < 150 || (compared > 500 && expanded > 100 && accumulated > 10));
+}
+
+/// A tensor whose first values nothing depends on becomes a temporary.
+#[test]
+fn contracted_temporaries_lose_no_value() {
+    let seeds = rounds(6000);
+    let (mut compared, mut contracted) = (0, 0);
+    for seed in seeds.clone() {
+        let rng = &mut StdRng::seed_from_u64(seed);
+        let mut scop = executable(rng);
+        let run = |first: i64| {
+            let start = start_values(&scop, 0);
+            let mut values = start_values(&scop, first);
+            values.splice(1.., start[1..].iter().cloned());
+            reference::run(&scop, &scop.order, &mut values);
+            values
+        };
+        let (expected, other) = (run(0), run(1000));
+        if scop.tensors.len() < 2 || expected[1..] != other[1..] || scop.users(BufferId(0)).len() < 2 {
+            continue;
+        }
+        scop.tensors[0].role = Role::Temporary;
+        let start = start_values(&scop, 0);
+        for schedule in legal_schedules(&scop, rng) {
+            let text = compare(&scop, schedule, &start, &expected, &[1]);
+            compared += 1;
+            let whole =
+                format!("T0: i64[{}]", scop.tensors[0].shape.iter().map(i64::to_string).collect::<Vec<_>>().join("]["));
+            contracted += usize::from(text.contains("T0: ") && !text.contains(&whole));
+        }
+    }
+    println!("{seeds:?}: {compared} nests, {contracted} with contracted temporaries");
+    assert!(seeds.end - seeds.start < 6000 || (compared > 1500 && contracted > 50));
 }

@@ -4,8 +4,9 @@ use super::{Site, both};
 use crate::codegen::loopnest::Stmt;
 use crate::expr::Affine;
 use crate::expr::{BufferId, Index};
-use crate::poly::lower::state::Local;
-use crate::poly::lower::state::{Lowering, Placed, State};
+use crate::poly::lower::contraction::Contraction;
+use crate::poly::lower::placement::LOCAL_BYTES;
+use crate::poly::lower::state::{Local, Lowering, Placed, State};
 use crate::poly::schedule::Row;
 use crate::poly::sets::isl::Isl;
 use crate::poly::statement::StatementId;
@@ -13,48 +14,91 @@ use crate::poly::storage::{Digit, Private};
 use crate::runtime::{Error, Result};
 
 impl Lowering<'_> {
-    /// The site with memory for the private temporaries whose rows are all known here; `None` when there are none.
+    /// The site with memory for the temporaries whose rows are all known here, private or contracted; `None` when there are
+    /// none.
     pub(super) fn place_private(&mut self, statements: &[StatementId], site: &Site, isl: &Isl) -> Result<Option<Site>> {
         let scop = self.scop;
         let mut out = None;
         for private in &scop.privates {
-            let known = |s: &Site| s.state.placed.iter().any(|p| p.tensor == private.tensor);
-            let users = scop.users(private.tensor);
-            if known(site) || users.is_empty() || !users.iter().all(|id| statements.contains(id)) {
-                continue;
+            if self.is_fixed_here(private, statements, site) {
+                let (origin, extents) = self.touched(private, site, isl)?;
+                let shape = private.shape(&extents);
+                let buffer = self.local(
+                    Local::Temporary(private.tensor),
+                    &scop.tensor(private.tensor).name,
+                    private.tensor,
+                    &shape,
+                );
+                let placed = Placed { tensor: private.tensor, buffer, origin, sums: false };
+                out.get_or_insert_with(|| site.clone()).state.placed.push(placed);
             }
-            let around: Vec<Row> = site.rows.iter().map(|d| d.row()).collect();
-            if !private.is_fixed(&users, &around.iter().collect::<Vec<_>>()) {
-                continue;
-            }
-            let (origin, extents) = self.touched(private, &users, site, isl)?;
-            let name = &scop.tensor(private.tensor).name;
-            let shape = private.shape(&extents);
-            let buffer = self.local(Local::Temporary(private.tensor), name, private.tensor, &shape);
-            let placed = Placed { tensor: private.tensor, buffer, origin, sums: false };
-            out.get_or_insert_with(|| site.clone()).state.placed.push(placed);
         }
+        let placed = self.place_contracted(statements, out.as_ref().unwrap_or(site), isl)?;
+        Ok(placed.or(out))
+    }
+
+    /// The site with memory for the contracted temporaries whose rows are all known here; `None` when there are none.
+    pub(super) fn place_contracted(
+        &mut self,
+        statements: &[StatementId],
+        site: &Site,
+        isl: &Isl,
+    ) -> Result<Option<Site>> {
+        let contractions = std::mem::take(&mut self.contractions);
+        let mut out = None;
+        for c in &contractions {
+            if self.is_fixed_here(&c.private, statements, site)
+                && let Some(placed) = self.contracted(c, site, isl)?
+            {
+                out.get_or_insert_with(|| site.clone()).state.placed.push(placed);
+            }
+        }
+        self.contractions = contractions;
         Ok(out)
     }
 
+    /// Returns true if a temporary has no memory here yet and all that it takes to find it is known.
+    fn is_fixed_here(&self, private: &Private, statements: &[StatementId], site: &Site) -> bool {
+        let users = self.scop.users(private.tensor);
+        let known = site.state.placed.iter().any(|p| p.tensor == private.tensor);
+        let around: Vec<Row> = site.rows.iter().map(|d| d.row()).collect();
+        let within = !users.is_empty() && users.iter().all(|id| statements.contains(id));
+        !known && within && private.is_fixed(&users, &around.iter().collect::<Vec<_>>())
+    }
+
+    /// Memory for a contracted temporary; `None` where the whole of it is in a workspace, since one iteration touches too much.
+    fn contracted(&mut self, c: &Contraction, site: &Site, isl: &Isl) -> Result<Option<Placed>> {
+        let tensor = c.private.tensor;
+        let t = self.scop.tensor(tensor);
+        let (origin, shape) = self.touched(&c.private, site, isl)?;
+        let bytes = |shape: &[i64]| shape.iter().product::<i64>().saturating_mul(t.dtype.bytes() as i64);
+        let divided = c.private.rows.iter().any(|r| r.kind.is_shared());
+        let most = if divided { LOCAL_BYTES } else { i64::MAX };
+        if bytes(&shape) >= bytes(&t.shape) || bytes(&shape) > most {
+            if self.tensors[tensor.0 as usize].is_none() {
+                self.workspace(tensor);
+            }
+            return Ok(None);
+        }
+        let buffer = match !c.shared && bytes(&shape) <= LOCAL_BYTES {
+            true => self.local(Local::Temporary(tensor), &t.name, tensor, &shape),
+            false => self.shared_workspace(tensor, &shape),
+        };
+        Ok(Some(Placed { tensor, buffer, origin, sums: false }))
+    }
+
     /// Origin and extents of a box around the elements that are touched at one place.
-    fn touched(
-        &mut self,
-        private: &Private,
-        users: &[StatementId],
-        site: &Site,
-        isl: &Isl,
-    ) -> Result<(Vec<Affine>, Vec<i64>)> {
+    fn touched(&mut self, private: &Private, site: &Site, isl: &Isl) -> Result<(Vec<Affine>, Vec<i64>)> {
         let element = self.new_var("element", (0, 0));
         let inside = site.with(element);
         let dims = inside.vars.len();
         let mut touches: Vec<(StatementId, Vec<Index>, Vec<Affine>)> = vec![];
-        for &id in users {
+        for id in self.scop.users(private.tensor) {
             let s = self.scop.statement(id);
             if s.target == private.tensor {
                 touches.push((id, s.subscripts(), vec![]));
             }
-            s.body.visit_accesses(&mut |a| {
+            s.visit_accesses(&mut |a| {
                 if a.buffer == private.tensor {
                     touches.push((id, a.index.clone(), a.guard.clone()));
                 }

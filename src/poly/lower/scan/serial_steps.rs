@@ -8,6 +8,7 @@ use crate::poly::lower::state::Lowering;
 use crate::poly::schedule::{Band, Node, Row, SchedulePart};
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Polyhedron, minus, plus};
+use crate::poly::statement::StatementId;
 use crate::runtime::{Error, Result};
 
 impl Lowering<'_> {
@@ -45,6 +46,8 @@ impl Lowering<'_> {
         let mut site = Site::default().with(outer);
         site.finish(row, Affine::var(outer));
         limit(&mut site, outer, (low, high));
+        let ids: Vec<StatementId> = parts.iter().flat_map(|p| p.statements.clone()).collect();
+        let site = self.place_contracted(&ids, &site, isl)?.unwrap_or(site);
         for (k, group) in groups.into_iter().enumerate() {
             let mut here = match count {
                 1 => vec![],
@@ -54,7 +57,7 @@ impl Lowering<'_> {
                 [one] if one.parallel().is_some() => self.divided_part(one, u, &site, isl)?,
                 _ => {
                     here.push(Affine::var(u).scale(-1));
-                    let ids = group.iter().flat_map(|p| p.statements.clone()).collect::<Vec<_>>();
+                    let ids: Vec<StatementId> = group.iter().flat_map(|p| p.statements.clone()).collect();
                     let children = group.iter().map(|p| (p.statements.clone(), p.node.clone())).collect();
                     self.scan(&Node::Sequence(children), &ids, &site, isl)?
                 }

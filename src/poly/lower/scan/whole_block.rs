@@ -73,12 +73,14 @@ impl Lowering<'_> {
     /// Returns true if the memory of a tensor has the element for all values of the variables in scope, as far as the tensor
     /// has it: private memory has a box around what instances touch.
     fn holds(&self, tensor: BufferId, element: &[Affine], site: &Site) -> bool {
-        let Some(private) = self.scop.private(tensor) else { return true };
-        let Some(memory) = site.state.placed.iter().find(|p| p.tensor == tensor && !p.sums) else { return false };
+        let Some(memory) = site.state.placed.iter().find(|p| p.tensor == tensor && !p.sums) else {
+            return self.scop.private(tensor).is_none();
+        };
         let inside = |(d, n): (usize, &i64)| {
             let (low, high) = element[d].add_scaled(&memory.origin[d], -1).bounds(self.range());
             low >= 0 && high < *n
         };
-        private.layout.is_empty() && self.nest.buffer(memory.buffer).shape.iter().enumerate().all(inside)
+        self.scop.private(tensor).is_none_or(|p| p.layout.is_empty())
+            && self.nest.buffer(memory.buffer).shape.iter().enumerate().all(inside)
     }
 }
