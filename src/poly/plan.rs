@@ -6,7 +6,7 @@
 //! outside of loops that carry something; where there are short sums both with register blocks for unrolled ones
 //! ([`Style::unrolled`]); and the ILP's with sums in nests of their own ([`apart`]). [`cost`] prices the loops that
 //! lowering makes of each; the first candidate, the ILP's order in the default style, counts unless another one takes less than
-//! [`GAIN`] of its time ([`Candidate::rank`]), or [`GAIN_IN_STYLE`] in the same style. Nothing is measured, so the same program has
+//! [`GAIN`] of its time (of a long program [`Candidate::rank`]), or [`GAIN_IN_STYLE`] in the same style. Nothing is measured, so the same program has
 //! the same plan wherever target and constants of cost are the same. `tile` alone plans kernels of networks, whose order is free, and programs of nothing but register
 //! blocks whose sums are long, whose prices are its own.
 
@@ -41,8 +41,10 @@ const MOST_FOR_WAVES: f64 = 1.15;
 /// Predicted time on one thread from which a program gains so much by threads that one thread may pay for it, in ns. Unmeasured.
 const LONG: f64 = 10_000_000.0;
 
-/// Shortest predicted time of the default beside which waves are a candidate, in ns: each wave ends with a barrier. Unmeasured.
-const LEAST_FOR_WAVES: f64 = 200_000.0;
+/// Shortest predicted time of the default from which a time on two threads counts, in ns. Below, one thread alone decides, and waves, which
+/// end with a barrier each, are no candidate. Measured by a moving average, whose columns divide over threads and whose rows do not; the
+/// same between 0.1 and 10 ms.
+const LEAST_FOR_THREADS: f64 = 200_000.0;
 
 /// The schedule tree that is tiled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,8 +110,10 @@ pub fn plan_among(
     let mut found = candidates(scop, dependences, schedule, default.clone(), target);
     let Some(first) = found.first().filter(|c| c.is_default()) else { return Ok((default, vec![])) };
     let gain = |c: &Candidate| if c.style == first.style { GAIN_IN_STYLE } else { GAIN };
-    let mut better: Vec<&Candidate> = found[1..].iter().filter(|c| c.rank() < gain(c) * first.rank()).collect();
-    better.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
+    let long = first.cost.nanoseconds() >= LEAST_FOR_THREADS;
+    let rank = |c: &Candidate| if long { c.rank() } else { c.cost.nanoseconds() };
+    let mut better: Vec<&Candidate> = found[1..].iter().filter(|c| rank(c) < gain(c) * rank(first)).collect();
+    better.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
     let proven = |c: &&&Candidate| legality::check(scop, dependences, &c.tiled.schedule).is_ok();
     if better.iter().any(|c| c.style.waves) {
         // what one thread pays for waves
@@ -117,7 +121,6 @@ pub fn plan_among(
         others.sort_by(|a, b| a.cost.nanoseconds().total_cmp(&b.cost.nanoseconds()));
         let other = others.iter().find(proven).unwrap_or(&first).cost.nanoseconds();
         let most = if other >= LONG { MOST_FOR_WAVES * other } else { other };
-        let long = first.cost.nanoseconds() >= LEAST_FOR_WAVES;
         better.retain(|c| !c.style.waves || long && c.cost.nanoseconds() <= most);
     }
     let refuted = better.iter().position(|c| proven(&c)).unwrap_or(better.len());
@@ -126,7 +129,7 @@ pub fn plan_among(
     let illegal: Vec<Schedule> = better[..refuted].iter().map(|c| c.tiled.schedule.clone()).collect();
     found.retain(|c| c.tiled.schedule != best.tiled.schedule || c.tiled.packings != best.tiled.packings);
     found.retain(|c| !illegal.contains(&c.tiled.schedule));
-    found.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
+    found.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
     found.insert(0, best);
     Ok((predicted(found[0].tiled.clone(), &found[0].cost), found))
 }
