@@ -114,7 +114,7 @@ fn lower_phase(
         selector.tree.scratch_bytes = bytes;
         match selector.phase(stmt) {
             Ok(tree) => {
-                let tree = interleave::interleave(scalar_replacement::replace_scalars(tree, target));
+                let tree = interleave::interleave(scalar_replacement::replace_scalars(tree, target), target);
                 let function = address::flatten(prefetch::prefetch_panels(tree, target), name, parallel)?;
                 let mut function = Function { wave, ..function };
                 let named = |row: &&TensorInstruction| {

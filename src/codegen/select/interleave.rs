@@ -2,13 +2,16 @@
 //!
 //! In: the tree of a phase. Out: the same, where lanes two or four elements apart at every offset from each other — the
 //! real and the imaginary parts of complex numbers — are loaded as neighbours and separated, and zipped before they are
-//! stored as neighbours. Elements of half a lane are loaded and stored by pairs, which shifts take apart and put together.
+//! stored as neighbours. Elements of half a lane are loaded and stored by pairs, which shifts take apart and put together;
+//! bytes of a quarter of a lane are stored by fours.
 //! Gathers of neighbouring columns whose lanes are rows load a part of each row, and transpose these in registers.
 //! Invariant: no byte is read or written that was not before.
 
+use crate::codegen::Target;
 use crate::codegen::select::tree::{Node, Pointer, Tree};
+use crate::codegen::vcode::lanes::Lanes;
 use crate::codegen::vcode::operands::Class;
-use crate::codegen::vcode::{Addr, Inst, ShiftOp, VBinary, VType, Vreg, Zip};
+use crate::codegen::vcode::{Addr, Inst, Lane, ShiftOp, VBinary, VType, Vreg, Zip};
 use crate::runtime::DType;
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,8 +21,8 @@ const CLOSE: i64 = 4;
 const LEAST_COLUMNS: usize = 4;
 
 /// Replaces groups of gathers and of scatters.
-pub fn interleave(mut tree: Tree) -> Tree {
-    let mut pass = Pass { pointers: &tree.pointers, vregs: tree.vregs };
+pub fn interleave(mut tree: Tree, target: &Target) -> Tree {
+    let mut pass = Pass { pointers: &tree.pointers, vregs: tree.vregs, registers: target.vector_registers };
     tree.nodes = pass.body(std::mem::take(&mut tree.nodes));
     tree.vregs = pass.vregs;
     tree
@@ -28,6 +31,8 @@ pub fn interleave(mut tree: Tree) -> Tree {
 struct Pass<'a> {
     pointers: &'a [Pointer],
     vregs: u32,
+    /// Vector registers of the target.
+    registers: usize,
 }
 
 /// A gather or a scatter of whole registers.
@@ -52,9 +57,12 @@ impl Strided {
         };
         let l = inst.lanes()?;
         let (lane, size) = (l.ty.lane.bytes(), l.mem.bytes() as i64);
-        let halves = !l.ty.lane.is_float() && 2 * l.mem.bytes() == lane && lane <= 4;
-        let whole = l.mem != DType::Bool && (l.mem.bytes() == lane || halves) && l.ty.lanes as usize * lane >= 16;
         let distance = l.stride / size;
+        let halves = !l.ty.lane.is_float() && 2 * l.mem.bytes() == lane && lane <= 4;
+        // a load of every fourth byte is one masked instruction
+        let quarters = store && l.ty.lane == Lane::I32 && l.mem.bytes() == 1 && distance == 4;
+        let parts = halves || quarters;
+        let whole = l.mem != DType::Bool && (l.mem.bytes() == lane || parts) && l.ty.lanes as usize * lane >= 16;
         let column = !store && l.mem.bytes() == lane && lane >= 4 && distance > CLOSE;
         let near = l.stride.checked_mul(i64::from(l.ty.lanes)).is_some_and(|bytes| i32::try_from(bytes).is_ok());
         let fits = whole
@@ -65,10 +73,16 @@ impl Strided {
         fits.then_some(Strided { at, store, register: l.register, ty: l.ty, mem: l.mem, addr: l.addr, distance })
     }
 
-    /// The memory type of two elements where these fill a lane.
-    fn pair(&self) -> Option<DType> {
-        let pair = if self.ty.lane.bytes() == 2 { DType::I16 } else { DType::I32 };
-        (self.mem.bytes() < self.ty.lane.bytes()).then_some(pair)
+    /// The memory type of two or four elements where these fill a lane.
+    fn word(&self) -> Option<DType> {
+        let word = if self.ty.lane.bytes() == 2 { DType::I16 } else { DType::I32 };
+        (self.mem.bytes() < self.ty.lane.bytes()).then_some(word)
+    }
+
+    fn lanes(&self) -> Lanes {
+        let stride = self.distance * self.mem.bytes() as i64;
+        let Strided { register, ty, mem, addr, .. } = *self;
+        Lanes { register, ty, mem, addr, stride, first: 0, count: usize::from(ty.lanes) }
     }
 
     /// How many of `alike` accesses at neighbouring elements, of which this is the first, make a group: none, as many as there are
@@ -104,12 +118,23 @@ impl Pass<'_> {
             }
         }
         let mut places: HashMap<usize, Vec<Node>> = HashMap::new();
-        for group in groups(&body) {
+        let mut held = vec![0; body.len()];
+        let mut groups = groups(&body);
+        let span =
+            |g: &Vec<Strided>| g.iter().map(|s| s.at).max().zip(g.iter().map(|s| s.at).min()).map_or(0, |(b, a)| b - a);
+        groups.sort_by_key(span);
+        for group in groups {
             let (first, last) =
                 (group.iter().map(|s| s.at).min().unwrap_or(0), group.iter().map(|s| s.at).max().unwrap_or(0));
-            if !self.is_free(&body, &group, first..last + 1) {
+            // Vectors wait in registers from the first access to the last: of groups that overlap, only as many as half of them
+            // hold, where a load that stands alone takes one vector more.
+            let most = held[first..last].iter().max().copied().unwrap_or(0);
+            let alone = !group[0].store && group[0].distance == 2 && group[0].word().is_none();
+            let crowded = alone && most > 0 && most + group.len() > self.registers / 2;
+            if crowded || !self.is_free(&body, &group, first..last + 1) {
                 continue;
             }
+            held[first..last].iter_mut().for_each(|n| *n += group.len());
             match group[0].store {
                 true => {
                     group.iter().for_each(|s| drop(places.insert(s.at, vec![])));
@@ -135,7 +160,13 @@ impl Pass<'_> {
     fn is_free(&self, body: &[Node], group: &[Strided], range: std::ops::Range<usize>) -> bool {
         let root = self.pointers[group[0].addr.base.0 as usize].root;
         let stretch = group[0].stretch();
-        let touches = |inst: &Inst| {
+        let touches = |index: usize, inst: &Inst| {
+            // of the group, what changes places with the instruction
+            let mut passing = group.iter().filter(|s| (s.at < index) == group[0].store);
+            let lanes = inst.lanes().filter(|_| !matches!(inst, Inst::VGatherIndex { .. }));
+            if lanes.is_some_and(|l| passing.all(|s| l.is_apart(&s.lanes()))) {
+                return false;
+            }
             let (base, near) = match inst {
                 Inst::VGatherIndex { base, .. } => (*base, true),
                 _ => match inst.address() {
@@ -155,14 +186,14 @@ impl Pass<'_> {
             near && self.pointers[base.0 as usize].root == root
         };
         range.clone().filter(|index| group.iter().all(|s| s.at != *index)).all(|index| match &body[index] {
-            Node::Inst(inst) if inst.writes_memory() => !touches(inst),
+            Node::Inst(inst) if inst.writes_memory() => !touches(index, inst),
             Node::Inst(inst) => {
                 let mut source_changes = false;
                 inst.registers(|class, access, r| {
                     let source = |s: &Strided| s.at < index && s.register == Vreg(r);
                     source_changes |= class == Class::Vector && access.writes() && group.iter().any(source);
                 });
-                !group[0].store || !source_changes && !touches(inst)
+                !group[0].store || !source_changes && !touches(index, inst)
             }
             Node::Splat { dst, .. } => !group[0].store || group.iter().all(|s| s.register != *dst),
             Node::LoadInt { addr, .. } => !group[0].store || self.pointers[addr.base.0 as usize].root != root,
@@ -212,26 +243,35 @@ impl Pass<'_> {
         (out, values)
     }
 
-    /// As [`Pass::stores`], of elements of half a lane.
-    fn stores_of_pairs(&mut self, group: &[Strided], pair: DType) -> Vec<Node> {
+    /// As [`Pass::stores`], of elements of a half or a quarter of a lane, which fill lanes together.
+    fn stores_of_parts(&mut self, group: &[Strided], word: DType) -> Vec<Node> {
         let Strided { ty, mem, addr, .. } = group[0];
-        let amount = 8 * mem.bytes() as u8;
+        let (bits, count) = (8 * mem.bytes() as u8, ty.lane.bytes() / mem.bytes());
+        let first = bits * (count as u8 - 1);
         let mut out = vec![];
-        let mut pairs = vec![];
-        for two in group.chunks_exact(2) {
-            let lower = self.shift(&mut out, ShiftOp::Left, ty, two[0].register, amount);
-            let lower = self.shift(&mut out, ShiftOp::RightLogical, ty, lower, amount);
-            let upper = self.shift(&mut out, ShiftOp::Left, ty, two[1].register, amount);
-            let dst = self.fresh();
-            out.push(Node::Inst(Inst::VBinary { op: VBinary::Or, dst, ty, a: lower, b: upper }));
-            pairs.push(dst);
+        let mut words = vec![];
+        for parts in group.chunks_exact(count) {
+            let mut word = None;
+            for (k, s) in parts.iter().enumerate() {
+                let upper = self.shift(&mut out, ShiftOp::Left, ty, s.register, first);
+                let part = match first - bits * k as u8 {
+                    0 => upper,
+                    amount => self.shift(&mut out, ShiftOp::RightLogical, ty, upper, amount),
+                };
+                word = Some(word.map_or(part, |b| {
+                    let dst = self.fresh();
+                    out.push(Node::Inst(Inst::VBinary { op: VBinary::Or, dst, ty, a: part, b }));
+                    dst
+                }));
+            }
+            words.extend(word);
         }
-        let vectors = match pairs[..] {
+        let vectors = match words[..] {
             [a, b] => [Zip::Low, Zip::High].map(|op| self.zip(&mut out, op, ty, a, b)).to_vec(),
-            _ => pairs,
+            _ => words,
         };
         for (v, src) in vectors.into_iter().enumerate() {
-            out.push(Node::Inst(Inst::VStore { ty, mem: pair, src, addr: vector_address(addr, ty, v), part: None }));
+            out.push(Node::Inst(Inst::VStore { ty, mem: word, src, addr: vector_address(addr, ty, v), part: None }));
         }
         out
     }
@@ -239,7 +279,7 @@ impl Pass<'_> {
     /// The loads of a group, and the instructions that take the place of each gather.
     fn loads(&mut self, group: &[Strided]) -> (Vec<Node>, Vec<Vec<Node>>) {
         let Strided { ty, mem, addr, distance, .. } = group[0];
-        if let Some(pair) = group[0].pair() {
+        if let Some(pair) = group[0].word() {
             return self.loads_of_pairs(group, pair);
         }
         if distance > CLOSE {
@@ -324,8 +364,8 @@ impl Pass<'_> {
 
     fn stores(&mut self, group: &[Strided]) -> Vec<Node> {
         let Strided { ty, mem, addr, .. } = group[0];
-        if let Some(pair) = group[0].pair() {
-            return self.stores_of_pairs(group, pair);
+        if let Some(pair) = group[0].word() {
+            return self.stores_of_parts(group, pair);
         }
         let mut out = vec![];
         let mut both =
@@ -388,6 +428,7 @@ mod tests {
     use crate::codegen::select::lower;
     use crate::codegen::select::tests::check;
     use crate::codegen::vcode::Inst;
+    use crate::runtime::DType;
     use rand::rngs::StdRng;
     use rand::seq::IndexedRandom;
     use rand::{Rng, SeedableRng};
@@ -420,6 +461,16 @@ mod tests {
         assert_eq!(each("A[2*v + 64*i] = A[2*v + 64*i + 1]; A[2*v + 64*i + 1] = B[v];"), (1, 2));
         // read between the two, where they lie or anywhere
         assert_eq!(each("A[2*v + 32*i] = B[v]; A[v + 200] = A[2*v + 32*i + 1]; A[2*v + 32*i + 1] = B[v + 16];").1, 0);
+        let read = |at: &str| {
+            let first = "vector v in 0..16 { A[2*v + 32*i] = B[v]; }";
+            let last = "vector x in 0..16 { A[2*x + 32*i + 1] = B[x + 16]; }";
+            let body = format!("{first} vector w in 0..16 {{ C[w] = cast f64(A[{at}]); }} {last}");
+            counts(&format!("parallel i in 0..3 {{ {body} }}"), 1).1
+        };
+        assert_eq!(read("w + 32*i"), 0);
+        assert_eq!(read("2*w + 32*i + 2"), 0);
+        // between the two, beside what was stored before
+        assert!(read("2*w + 32*i + 1") > 0);
         assert_eq!(each("A[2*v + 64*i + 8] = B[v]; A[v + 300] = A[@J[v]]; A[2*v + 64*i + 9] = B[v + 16];").1, 0);
     }
 
@@ -438,6 +489,42 @@ mod tests {
         assert_eq!(columns(3, "A[v + 16*k + 64*i] = B[20*v + k];"), (3, 0));
         assert_eq!(columns(4, "A[v + 16*k + 64*i] = B[20*v + 2*k];"), (4, 0));
         assert_eq!(counts("for i in 0..2 { unroll k in 0..4 { vector v in 0..16 { C[v + 16*k] = cast f64(A[20*v + k]); } A[k + 21] = B[i]; } }", 2).1, 0);
+    }
+
+    #[test]
+    fn groups_that_would_fill_the_registers_are_not_made() {
+        let rows = |n: i64| {
+            let body = format!(
+                "unroll s in 0..2 {{ unroll k in 0..{n} {{ vector v in 0..16 {{ A[v + 16*k] add = B[2*v + 16*k + s]; }} }} }}"
+            );
+            counts(&format!("parallel i in 0..2 {{ {body} }}"), 7)
+        };
+        assert_eq!(rows(6).0, 0);
+        let (strided, zips) = rows(14);
+        assert!(strided >= 10 && zips >= 10, "{strided} {zips}");
+    }
+
+    /// The strided stores that are left of four bytes beside each other, and the stores of whole words.
+    fn quarters(body: &str) -> (usize, usize) {
+        let text = format!(
+            "kernel p {{ A: u8[400] argument 0 written; B: i32[16] argument 1;
+             for i in 0..4 {{ unroll c in 0..4 {{ vector v in 0..16 {{ {body} }} }} }} }}"
+        );
+        let nest = parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        check(&nest, 9);
+        let functions = lower(&nest, &Target::avx512()).unwrap();
+        let count = |is: fn(&Inst) -> bool| functions.iter().flat_map(|f| &f.insts).filter(|i| is(i)).count();
+        (count(|i| matches!(i, Inst::VScatter { .. })), count(|i| matches!(i, Inst::VStore { mem: DType::I32, .. })))
+    }
+
+    #[test]
+    fn four_bytes_of_a_word_are_stored_as_one() {
+        assert_eq!(quarters("A[4*v + c + 64*i] = cast u8((B[v] + cast i32(index(c))));"), (0, 4));
+        // in place, each beside the others
+        assert_eq!(quarters("A[4*v + c + 64*i] = cast u8((B[v] * cast i32(A[4*v + c + 64*i])));"), (0, 4));
+        // each reads what the one before wrote
+        assert_eq!(quarters("A[4*v + c + 64*i + 4] = cast u8((B[v] * cast i32(A[4*v + c + 64*i + 3])));"), (16, 0));
+        assert_eq!(quarters("A[3*v + c + 64*i] = cast u8((B[v] + cast i32(index(c))));").1, 0);
     }
 
     /// Gathers and scatters that are left, and zips, of integers of 8 and 16 bits.

@@ -59,6 +59,25 @@ impl Inst {
 }
 
 impl Lanes {
+    /// Returns true if no byte is in both: from one pointer, they end before each other, or each lies between the lanes of the other.
+    pub fn is_apart(&self, other: &Lanes) -> bool {
+        if self.addr.base != other.addr.base || self.addr.index.is_some() || other.addr.index.is_some() {
+            return false;
+        }
+        let ends = |l: &Lanes| {
+            let (a, b) = (l.stride * l.first as i64, l.stride * (l.first + l.count) as i64 - l.stride);
+            let start = i64::from(l.addr.disp);
+            (start + a.min(b), start + a.max(b) + l.mem.bytes() as i64)
+        };
+        let (a, b) = (ends(self), ends(other));
+        let stride = self.stride.abs();
+        let between = || {
+            let distance = i64::from(other.addr.disp - self.addr.disp).rem_euclid(stride);
+            distance >= self.mem.bytes() as i64 && distance + other.mem.bytes() as i64 <= stride
+        };
+        a.1 <= b.0 || b.1 <= a.0 || stride > 0 && stride == other.stride.abs() && between()
+    }
+
     pub fn range(&self) -> Range<usize> {
         self.first..self.first + self.count
     }
