@@ -17,6 +17,7 @@ mod choose;
 pub mod columns;
 pub mod constant_division;
 pub mod conversion;
+mod dead_stores;
 pub mod division;
 pub mod expansion_cost;
 mod floor_division;
@@ -114,7 +115,10 @@ fn lower_phase(
         selector.tree.scratch_bytes = bytes;
         match selector.phase(stmt) {
             Ok(tree) => {
-                let tree = interleave::interleave(scalar_replacement::replace_scalars(tree, target), target);
+                let tree = interleave::interleave(
+                    dead_stores::remove(scalar_replacement::replace_scalars(tree, target)),
+                    target,
+                );
                 let function = address::flatten(prefetch::prefetch_panels(tree, target), name, parallel)?;
                 let mut function = Function { wave, ..function };
                 let named = |row: &&TensorInstruction| {

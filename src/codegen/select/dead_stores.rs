@@ -1,0 +1,112 @@
+//! Dead stores: what a later store overwrites before anything reads it is not stored.
+//!
+//! In and out: the tree of a phase, whose loads of earlier iterations are in registers already (`scalar_replacement`). An element
+//! that each iteration of an unrolled loop updates is stored once, by the last of them.
+//! Invariant: memory holds the same when a body ends, and whenever it is read.
+
+use crate::codegen::select::tree::{Node, Pointer, Tree};
+use crate::codegen::vcode::lanes::Lanes;
+use crate::codegen::vcode::{Addr, Inst};
+
+/// Removes dead stores.
+pub fn remove(mut tree: Tree) -> Tree {
+    tree.nodes = live(std::mem::take(&mut tree.nodes), &tree.pointers);
+    tree
+}
+
+fn live(body: Vec<Node>, pointers: &[Pointer]) -> Vec<Node> {
+    // what later stores write before it is read
+    let mut overwritten: Vec<Lanes> = vec![];
+    let mut kept = vec![];
+    for node in body.into_iter().rev() {
+        match node {
+            Node::Inst(inst @ (Inst::VStore { .. } | Inst::VScatter { .. })) => {
+                let Some(lanes) = inst.lanes() else { continue };
+                if !overwritten.iter().any(|later| is_same(later, &lanes)) {
+                    overwritten.push(lanes);
+                    kept.push(Node::Inst(inst));
+                }
+            }
+            Node::Inst(inst) => {
+                overwritten.retain(|later| !inst.is_tile() && !reads(&inst, later, pointers));
+                kept.push(Node::Inst(inst));
+            }
+            Node::LoadInt { addr, .. } => {
+                overwritten.retain(|later| !shares_root(addr, later, pointers));
+                kept.push(node);
+            }
+            Node::Loop(mut inner) => {
+                overwritten.clear();
+                inner.body = live(inner.body, pointers);
+                kept.push(Node::Loop(inner));
+            }
+            Node::If { conditions, body } => {
+                overwritten.clear();
+                kept.push(Node::If { conditions, body: live(body, pointers) });
+            }
+            Node::Splat { .. } | Node::Let { .. } | Node::Integer { .. } | Node::Choose { .. } => kept.push(node),
+        }
+    }
+    kept.reverse();
+    kept
+}
+
+/// Returns true if two stores write the same bytes.
+fn is_same(a: &Lanes, b: &Lanes) -> bool {
+    (a.addr, a.mem, a.stride, a.range()) == (b.addr, b.mem, b.stride, b.range())
+}
+
+fn shares_root(addr: Addr, store: &Lanes, pointers: &[Pointer]) -> bool {
+    pointers[addr.base.0 as usize].root == pointers[store.addr.base.0 as usize].root
+}
+
+/// Returns true if an instruction may read what a store writes.
+fn reads(inst: &Inst, store: &Lanes, pointers: &[Pointer]) -> bool {
+    let base = match inst {
+        Inst::VGatherIndex { base, .. } => Some(*base),
+        _ => inst.address().map(|a| a.base),
+    };
+    let Some(base) = base else { return false };
+    let indexed = matches!(inst, Inst::VGatherIndex { .. });
+    let apart = !indexed && inst.lanes().is_some_and(|l| l.is_apart(store));
+    !apart && shares_root(Addr { base, index: None, disp: 0 }, store, pointers)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::codegen::Target;
+    use crate::codegen::loopnest::parse;
+    use crate::codegen::select::lower;
+    use crate::codegen::select::tests::check;
+    use crate::codegen::vcode::Inst;
+
+    /// The stores to `A` that are left of a body that runs in an unrolled loop of three iterations.
+    fn stores(body: &str) -> usize {
+        let text = format!(
+            "kernel p {{ A: f32[400] argument 0 written; B: f32[400] argument 1; J: i64[90] argument 2; K: f32[400] argument 3 written;
+             parallel t in 0..2 {{ unroll u in 0..3 {{ vector v in 0..16 {{ {body} }} }} }} }}"
+        );
+        let nest = parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        check(&nest, 3);
+        let functions = lower(&nest, &Target::avx512()).unwrap();
+        let store = |i: &&Inst| matches!(i, Inst::VStore { .. } | Inst::VScatter { .. });
+        functions.iter().flat_map(|f| &f.insts).filter(store).count()
+    }
+
+    #[test]
+    fn an_element_that_each_iteration_updates_is_stored_once() {
+        assert_eq!(stores("A[v + 16*t] = (A[v + 16*t] * B[v + 16*u]);"), 1);
+        assert_eq!(stores("A[2*v + 32*t] = (A[2*v + 32*t] * B[v + 16*u]);"), 1);
+        // others are read between, beside it
+        assert_eq!(stores("A[2*v + 32*t] = (A[2*v + 32*t + 1] * B[v + 16*u]);"), 1);
+        assert_eq!(stores("A[v + 16*t] = (A[v + 16*t + 100] * B[v + 16*u]);"), 1);
+    }
+
+    #[test]
+    fn what_is_read_before_it_is_overwritten_is_stored() {
+        assert_eq!(stores("A[v + 16*t] = (A[v + 16*t + 1] * B[v + 16*u]);"), 3);
+        assert_eq!(stores("A[2*v + 32*t] = (A[2*v + 32*t + 2] * B[v + 16*u]);"), 3);
+        assert_eq!(stores("A[v + 16*t] = (A[@J[v + u]] * B[v + 16*u]);"), 3);
+        assert_eq!(stores("A[v + 16*t + u] = B[v + 16*u];"), 3);
+    }
+}
