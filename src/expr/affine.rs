@@ -74,6 +74,11 @@ impl Affine {
         self.terms.iter().fold(Affine::constant(self.constant), |acc, &(v, c)| acc.add_scaled(&map(v), c))
     }
 
+    /// Composition: each variable `v` is replaced by `values[v]`.
+    pub fn compose(&self, values: &[Affine]) -> Affine {
+        self.substitute(|v| values[v.0 as usize].clone())
+    }
+
     pub fn evaluate(&self, mut value: impl FnMut(Var) -> i64) -> i64 {
         self.terms.iter().fold(self.constant, |acc, &(v, c)| acc + c * value(v))
     }

@@ -125,7 +125,7 @@ struct Nest {
 
 impl Nest {
     fn over_iterators(&self, a: &Affine) -> Affine {
-        a.substitute(|v| self.values[v.0 as usize].clone())
+        a.compose(&self.values)
     }
 
     fn bounds(&self, a: &Affine) -> (i64, i64) {

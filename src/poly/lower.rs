@@ -307,7 +307,7 @@ impl<'a> Lowering<'a> {
         let Solution { iterators: value, mut conditions, lets, .. } =
             self.iterators(id, state, state.mode != Mode::Body)?;
         if state.mode == Mode::Body {
-            conditions.extend(s.domain.iter().map(|c| c.substitute(|v| value[v.0 as usize].clone())));
+            conditions.extend(s.domain.iter().map(|c| c.compose(&value)));
         }
         let range = self.range();
         if conditions.iter().any(|c| c.bounds(&range).1 < 0) {
@@ -324,7 +324,7 @@ impl<'a> Lowering<'a> {
     /// The store of one instance, its iterators over loop variables; or the copy that stands for it.
     fn store(&self, id: StatementId, value: &[Affine], state: &State) -> Result<Stmt> {
         let s = self.scop.statement(id);
-        let write: Vec<Affine> = s.write.iter().map(|a| a.substitute(|v| value[v.0 as usize].clone())).collect();
+        let write: Vec<Affine> = s.write.iter().map(|a| a.compose(&value)).collect();
         let local = self.element(s.target, &write, &state.placed)?;
         if state.mode == Mode::Body {
             let body = state.factor.as_ref().map_or(&s.body, |f| &f.1);

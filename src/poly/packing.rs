@@ -86,13 +86,13 @@ impl Packing {
             if let Some((v, _)) = a.terms.iter().find(|(v, _)| !self.dims.iter().any(|d| d.0 == *v)) {
                 return Err(Error::Internal(format!("packing {} leaves out an iterator {}", source.name, v.0)));
             }
-            let a = a.substitute(|v| value[v.0 as usize].clone());
+            let a = a.compose(&value);
             require(a.clone());
             require(a.scale(-1).offset(source.shape[d] - 1));
             index.push(a);
         }
         for g in &self.access.guard {
-            require(g.substitute(|v| value[v.0 as usize].clone()));
+            require(g.compose(&value));
         }
         Ok(Pack { source: self.access.buffer, dtype: source.dtype, shape, index, guard })
     }

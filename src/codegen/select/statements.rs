@@ -74,7 +74,7 @@ impl<'a> Selector<'a> {
 
     /// `a` over runtime variables and the lane number.
     pub fn resolve(&self, a: &Affine) -> Affine {
-        a.substitute(|v| self.env[v.0 as usize].clone())
+        a.compose(&self.env)
     }
 
     pub fn internal<T>(&self, what: &str) -> Selected<T> {

@@ -489,18 +489,17 @@ impl Lowering<'_> {
             }
             lift(&isl.project(&p, site.vars.len())?, dims)
         } else {
-            let at = |a: &Affine| a.substitute(|v| value[v.0 as usize].clone());
             let mut all = solution.conditions;
-            all.extend(s.domain.iter().map(at));
+            all.extend(s.domain.iter().map(|c| c.compose(&value)));
             for (v, it) in value.iter().zip(&s.iterators) {
                 all.push(v.clone());
                 all.push(v.scale(-1).offset(it.extent - 1));
             }
             for done in site.rows.iter().filter(|d| d.tile > 1) {
                 if let Some((_, phi)) = done.phi.iter().find(|p| p.0 == id) {
-                    let rest = at(phi).add_scaled(&done.value, -done.tile);
-                    all.push(rest.scale(-1).offset(done.tile - 1));
-                    all.push(rest);
+                    let offset = phi.compose(&value).add_scaled(&done.value, -done.tile);
+                    all.push(offset.scale(-1).offset(done.tile - 1));
+                    all.push(offset);
                 }
             }
             let inequalities = all.iter().map(|a| scope.form(a, dims)).collect();

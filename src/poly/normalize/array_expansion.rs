@@ -242,9 +242,8 @@ impl Expander<'_> {
             }
         }
         let Some(value) = value.into_iter().collect::<Option<Vec<Affine>>>() else { return Ok(false) };
-        let at = |a: &Affine| a.substitute(|v| value[v.0 as usize].clone());
-        let named = w.write.iter().zip(&read.index).all(|(s, i)| i.affine() == Some(&at(s)));
-        if !named || !runs_before(node, writer, reader, &at) {
+        let named = w.write.iter().zip(&read.index).all(|(s, i)| i.affine() == Some(&s.compose(&value)));
+        if !named || !runs_before(node, writer, reader, &value) {
             return Ok(false);
         }
         let boxes = w
@@ -256,7 +255,7 @@ impl Expander<'_> {
             for g in &read.guard {
                 outside.inequalities.push(outside.form(g, 0));
             }
-            let form = outside.form(&at(&condition), 0);
+            let form = outside.form(&condition.compose(&value), 0);
             outside.inequalities.push(minus(-1, &form));
             if !self.isl.is_empty(&outside)? {
                 return Ok(false);
@@ -266,8 +265,9 @@ impl Expander<'_> {
     }
 }
 
-/// Returns true if the instance of `writer` that `at` names runs before that of `reader`, below `node`.
-pub fn runs_before(mut node: &Node, writer: StatementId, reader: StatementId, at: &dyn Fn(&Affine) -> Affine) -> bool {
+/// Returns true if the instance of `writer` with the iterators `value`, over those of `reader`, runs before that of `reader`,
+/// below `node`.
+pub fn runs_before(mut node: &Node, writer: StatementId, reader: StatementId, value: &[Affine]) -> bool {
     loop {
         match node {
             Node::Leaf => return false,
@@ -282,7 +282,7 @@ pub fn runs_before(mut node: &Node, writer: StatementId, reader: StatementId, at
             }
             Node::Band(band, child) => {
                 for row in &band.rows {
-                    let later = row.of(reader).add_scaled(&at(row.of(writer)), -1);
+                    let later = row.of(reader).add_scaled(&row.of(writer).compose(value), -1);
                     if !later.is_constant() || later.constant < 0 {
                         return false;
                     }

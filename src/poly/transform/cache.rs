@@ -172,11 +172,10 @@ fn begins_by_writing(
         // The written element, over iterators of its own.
         let element: Vec<Affine> = (0..w.write.len()).map(|d| Affine::var(Var((n + d) as u32))).collect();
         let Some(value) = solve(w, &element) else { continue };
-        let at = |a: &Affine| a.substitute(|v| value[v.0 as usize].clone());
-        let mut needed: Vec<Affine> = instance_conditions(w).iter().map(at).collect();
+        let mut needed: Vec<Affine> = instance_conditions(w).iter().map(|c| c.compose(&value)).collect();
         for (j, r) in around.rows.iter().enumerate() {
-            let rest = at(r.of(writer)).add_scaled(&around.phi(j, 0), -1);
-            needed.extend([rest.scale(-1).offset(r.tile - 1), rest]);
+            let offset = r.of(writer).compose(&value).add_scaled(&around.phi(j, 0), -1);
+            needed.extend([offset.scale(-1).offset(r.tile - 1), offset]);
         }
         if !implied(&Polyhedron::domain(back), &needed, isl)? {
             continue;
@@ -186,13 +185,12 @@ fn begins_by_writing(
             let s = scop.statement(t.statement);
             let index: Option<Vec<Affine>> = t.index.iter().map(|i| i.affine().cloned()).collect();
             let Some(value) = index.and_then(|index| solve(w, &index)) else { return Ok(false) };
-            let at = |a: &Affine| a.substitute(|v| value[v.0 as usize].clone());
             let mut domain = Polyhedron::domain(s);
             t.guard.iter().for_each(|g| domain.inequalities.push(domain.form(g, 0)));
-            let same = around.rows.iter().all(|r| at(r.of(writer)) == *r.of(t.statement));
-            let conditions: Vec<Affine> = instance_conditions(w).iter().map(at).collect();
-            covers &=
-                same && runs_before(&schedule.root, writer, t.statement, &at) && implied(&domain, &conditions, isl)?;
+            let same = around.rows.iter().all(|r| r.of(writer).compose(&value) == *r.of(t.statement));
+            let conditions: Vec<Affine> = instance_conditions(w).iter().map(|c| c.compose(&value)).collect();
+            let before = runs_before(&schedule.root, writer, t.statement, &value);
+            covers &= same && before && implied(&domain, &conditions, isl)?;
         }
         if covers {
             return Ok(true);
@@ -213,8 +211,7 @@ pub fn solve(s: &Statement, element: &[Affine]) -> Option<Vec<Affine>> {
         }
     }
     let value: Vec<Affine> = value.into_iter().collect::<Option<_>>()?;
-    let at = |a: &Affine| a.substitute(|v| value[v.0 as usize].clone());
-    s.write.iter().zip(element).all(|(w, e)| at(w) == *e).then_some(value)
+    s.write.iter().zip(element).all(|(w, e)| w.compose(&value) == *e).then_some(value)
 }
 
 /// Returns the conditions that hold for the iterators of each instance: the box and the domain.

@@ -103,7 +103,7 @@ fn recompute(before: &Transformed, name: &Name, at: &Loop) -> Result<Transformed
             phi.push(time);
         }
         values.extend(s.write.iter().cloned());
-        s.domain.extend(reach.iter().map(|c| c.substitute(|v| values[v.0 as usize].clone())));
+        s.domain.extend(reach.iter().map(|c| c.compose(&values)));
         phis.push(phi);
     }
     let place = |id: StatementId| value.writers.iter().position(|w| *w == id).expect("a writer");

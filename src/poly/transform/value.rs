@@ -143,12 +143,11 @@ pub fn check_given(scop: &Scop, value: &Value, same: &[Row], isl: &Isl) -> Resul
         let mut missing = None;
         for &w in value.writers.iter().filter(|w| scop.statement(**w).reduce.is_none()) {
             let y = scop.statement(w);
-            let Some(at) = solve_with(y, &index, same.iter().map(|r| (r, w, read.statement))) else { continue };
-            let at = |a: &Affine| a.substitute(|v| at[v.0 as usize].clone());
-            if !same.iter().all(|r| at(r.of(w)) == *r.of(read.statement)) {
+            let Some(instance) = solve_with(y, &index, same.iter().map(|r| (r, w, read.statement))) else { continue };
+            if !same.iter().all(|r| r.of(w).compose(&instance) == *r.of(read.statement)) {
                 continue;
             }
-            let conditions: Vec<Affine> = instance_conditions(y).iter().map(at).collect();
+            let conditions: Vec<Affine> = instance_conditions(y).iter().map(|c| c.compose(&instance)).collect();
             match violation(&domain, &conditions, isl)? {
                 None => {
                     missing = Some(None);

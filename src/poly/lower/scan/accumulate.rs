@@ -65,11 +65,11 @@ impl Lowering<'_> {
         }
         let (mut origin, mut shape) = (vec![], vec![]);
         for w in &s.write {
-            let at = w.substitute(|v| solution.iterators[v.0 as usize].clone());
+            let subscript = w.compose(&solution.iterators);
             let (mut low, mut high) = (0, 0);
-            let mut fixed = at.clone();
+            let mut fixed = subscript.clone();
             for &(e, tile) in &points {
-                let c = at.coefficient(e);
+                let c = subscript.coefficient(e);
                 fixed = fixed.plus(e, -c);
                 if c > 0 { high += c * (tile - 1) } else { low += c * (tile - 1) }
             }

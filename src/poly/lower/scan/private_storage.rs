@@ -170,21 +170,20 @@ impl Lowering<'_> {
             if digits.is_empty() {
                 continue;
             }
-            let at = index.iter().zip(&p.origin);
-            let at: Vec<Affine> =
-                at.map(|(i, o)| i.substitute(|v| value[v.0 as usize].clone()).add_scaled(o, -1)).collect();
+            let element = index.iter().zip(&p.origin);
+            let element: Vec<Affine> = element.map(|(i, o)| i.compose(value).add_scaled(o, -1)).collect();
             let buffer = p.buffer;
-            if self.laid.iter().any(|l| l.0 == buffer && l.1 == at) {
+            if self.laid.iter().any(|l| l.0 == buffer && l.1 == element) {
                 continue;
             }
-            let subscripts = digits.iter().map(|d| self.digit(d, &at, &mut lets)).collect();
-            self.laid.push((buffer, at, subscripts));
+            let subscripts = digits.iter().map(|d| self.digit(d, &element, &mut lets)).collect();
+            self.laid.push((buffer, element, subscripts));
         }
         Ok(lets)
     }
 
     fn digit(&mut self, d: &Digit, index: &[Affine], lets: &mut Vec<Stmt>) -> Affine {
-        let whole = d.form.substitute(|v| index[v.0 as usize].clone());
+        let whole = d.form.compose(index);
         let quotient = self.quotient(whole, d.divisor, lets);
         match d.modulo {
             None => quotient,

@@ -27,13 +27,12 @@ impl Lowering<'_> {
         if !kept.iter().all(|&v| alone(v)) {
             return None;
         }
-        let at = |a: &Affine| a.substitute(|v| value[v.0 as usize].clone());
-        if !self.holds(s.target, &s.write.iter().map(at).collect::<Vec<_>>(), site) {
+        if !self.holds(s.target, &s.write.iter().map(|w| w.compose(value)).collect::<Vec<_>>(), site) {
             return None;
         }
         let mut out = vec![];
         let mut inside = |index: &Affine, extent: i64| {
-            let index = at(index);
+            let index = index.compose(value);
             out.push(index.scale(-1).offset(extent - 1));
             out.push(index);
         };
@@ -56,15 +55,15 @@ impl Lowering<'_> {
         });
         // What the sum runs over.
         let of_sum = |a: &Affine| a.terms.iter().any(|t| !kept.contains(&t.0));
-        out.extend(s.domain.iter().filter(|a| of_sum(a)).map(at));
+        out.extend(s.domain.iter().filter(|a| of_sum(a)).map(|a| a.compose(value)));
         for (v, it) in s.vars().zip(&s.iterators).filter(|(v, _)| !kept.contains(v)) {
             let value = &value[v.0 as usize];
             out.extend([value.clone(), value.scale(-1).offset(it.extent - 1)]);
         }
         for row in site.rows.iter().filter(|r| r.tile > 1) {
             if let Some((_, phi)) = row.phi.iter().find(|p| p.0 == id && of_sum(&p.1)) {
-                let rest = at(phi).add_scaled(&row.value, -row.tile);
-                out.extend([rest.scale(-1).offset(row.tile - 1), rest]);
+                let offset = phi.compose(value).add_scaled(&row.value, -row.tile);
+                out.extend([offset.scale(-1).offset(row.tile - 1), offset]);
             }
         }
         known.then_some(out)
