@@ -21,7 +21,7 @@ use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Polyhedron, Reduced};
-use crate::poly::statement::{Iterator, Role, StatementId, TensorDecl};
+use crate::poly::statement::{Iterator, Role, StatementId, TensorDecl, ranges};
 use std::collections::BTreeMap;
 
 /// Most statements of one program.
@@ -129,7 +129,7 @@ impl Nest {
     }
 
     fn bounds(&self, a: &Affine) -> (i64, i64) {
-        a.bounds(|v| (0, self.iterators[v.0 as usize].extent - 1))
+        a.bounds(ranges(&self.iterators))
     }
 
     /// Adds a condition unless the box implies it.

@@ -388,7 +388,7 @@ fn strided_bytes(scop: &Scop, outer: &Row, inner: &Row) -> i64 {
             if repeated && !along && !seen.contains(&a) {
                 seen.push(a);
                 let used = s.vars().filter(|&v| affine().any(|i| i.uses(v)));
-                let extents = used.map(|v| s.iterators[v.0 as usize].extent);
+                let extents = used.map(|v| s.extent(v));
                 let size = scop.tensor(a.buffer).dtype.bytes() as i64;
                 bytes = bytes.saturating_add(extents.fold(size, i64::saturating_mul));
             }
@@ -404,7 +404,7 @@ fn unit_stride_bytes(scop: &Scop, id: StatementId) -> Vec<i64> {
     let mut count = |buffer: BufferId, index: &[&Affine], times: i64| {
         let Some(last) = index.last() else { return };
         let used = s.vars().filter(|&v| index.iter().any(|a| a.uses(v)));
-        let extents = used.map(|v| s.iterators[v.0 as usize].extent);
+        let extents = used.map(|v| s.extent(v));
         let moved = extents.fold(times * scop.tensor(buffer).dtype.bytes() as i64, i64::saturating_mul);
         for &(v, c) in &last.terms {
             if c.abs() == 1 {

@@ -90,7 +90,7 @@ fn match_lanes(row: &TensorInstruction, scop: &Scop, id: StatementId, lane: Var)
     }
     let references = references(scop, id);
     let varies = references.last().expect("the write").depends(lane);
-    let (target, lane_name) = (scop.tensor(s.target), &s.iterators[lane.0 as usize].name);
+    let (target, lane_name) = (scop.tensor(s.target), &s.iterator(lane).name);
     if target.dtype != row.operands[0].dtype {
         let reason = format!("accumulator `{}` is {}, not {}", target.name, target.dtype, row.operands[0].dtype);
         return mismatch(MismatchPart::Accumulator, reason);
@@ -166,7 +166,7 @@ fn misfit(
     lane: Var,
 ) -> Option<String> {
     let (s, o, tensor) = (scop.statement(id), &row.operands[operand], scop.tensor(access.buffer));
-    let (name, lane_name) = (&tensor.name, &s.iterators[lane.0 as usize].name);
+    let (name, lane_name) = (&tensor.name, &s.iterator(lane).name);
     if tensor.dtype != o.dtype && !(o.dtype == DType::F32 && tensor.dtype.is_half()) {
         return Some(format!("operand `{name}` is {}, not {}", tensor.dtype, o.dtype));
     }
@@ -208,7 +208,7 @@ pub fn match_stored(
             && !packed
             && !innermost
         {
-            let (name, lane) = (&scop.tensor(access.buffer).name, &scop.statement(id).iterators[lane.0 as usize].name);
+            let (name, lane) = (&scop.tensor(access.buffer).name, &scop.statement(id).iterator(lane).name);
             let reason = format!("operand `{name}` has stride {stride} along `{lane}`: use `cache_read` and `pack`");
             return mismatch(MismatchPart::Operand, reason);
         }

@@ -290,11 +290,7 @@ impl<'a> Lowering<'a> {
                 row.name, self.scop.name
             )));
         }
-        let bounds = row.phi.iter().map(|(s, phi)| {
-            let iterators = &self.scop.statement(*s).iterators;
-            phi.bounds(|v| (0, iterators[v.0 as usize].extent - 1))
-        });
-        let (lo, hi) = bounds.fold((i64::MAX, i64::MIN), |a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let (lo, hi) = row.range(self.scop);
         let base = lo.div_euclid(row.tile) * row.tile;
         let class = Class { phi: row.phi.clone(), base: Affine::constant(base), extent: hi - base + 1 };
         state.classes.push(class);

@@ -52,7 +52,7 @@ impl Packing {
     pub fn pack(&self, scop: &Scop) -> Result<Pack> {
         let statement = scop.statement(self.statement);
         let source = scop.tensor(self.access.buffer);
-        let extent = |v: Var| statement.iterators[v.0 as usize].extent;
+        let extent = |v: Var| statement.extent(v);
         let mut shape = vec![];
         let mut guard = vec![];
         let mut value = vec![Affine::constant(0); statement.iterators.len()];

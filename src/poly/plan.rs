@@ -155,8 +155,8 @@ fn is_blocks(tiled: &Tiled) -> bool {
 /// Returns true if lowering may unroll a sum as a whole.
 fn has_short_sums(scop: &Scop, target: &Target) -> bool {
     scop.statements.iter().filter(|s| s.reduce.is_some()).any(|s| {
-        let summed = s.vars().filter(|&v| !s.write.iter().any(|w| w.uses(v)));
-        let steps = summed.map(|v| s.iterators[v.0 as usize].extent).try_fold(1i64, i64::checked_mul);
+        let summed = s.vars().filter(|&v| !s.writes_along(v));
+        let steps = summed.map(|v| s.extent(v)).try_fold(1i64, i64::checked_mul);
         steps.is_some_and(|n| n > 1 && target.machine.unrolls(n as f64))
     })
 }

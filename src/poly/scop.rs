@@ -7,7 +7,7 @@
 
 use crate::expr::BufferId;
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule, SchedulePart};
-use crate::poly::statement::{Definition, Program, Statement, StatementId, TensorDecl};
+use crate::poly::statement::{Definition, Program, Statement, StatementId, TensorDecl, ranges};
 use crate::poly::storage::Private;
 use serde::{Deserialize, Serialize};
 
@@ -117,10 +117,7 @@ pub fn without_single_loops(node: Node, scop: &Scop, root: bool, phase: bool) ->
 impl Row {
     /// The values of φ over the boxes of all statements, as an interval.
     pub fn range(&self, scop: &Scop) -> (i64, i64) {
-        let bounds = self.phi.iter().map(|(id, phi)| {
-            let iterators = &scop.statement(*id).iterators;
-            phi.bounds(|v| (0, iterators[v.0 as usize].extent - 1))
-        });
+        let bounds = self.phi.iter().map(|(id, phi)| phi.bounds(ranges(&scop.statement(*id).iterators)));
         bounds.fold((i64::MAX, i64::MIN), |a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 

@@ -76,6 +76,11 @@ impl Iterator {
     }
 }
 
+/// The values of each iterator.
+pub fn ranges(iterators: &[Iterator]) -> impl Fn(Var) -> (i64, i64) + Copy {
+    |v| (0, iterators[v.0 as usize].extent - 1)
+}
+
 /// `name`, or a longer one where an iterator is called so.
 pub fn unused_name(iterators: &[Iterator], name: &str) -> String {
     let mut out = name.to_string();
@@ -192,5 +197,23 @@ impl Statement {
 
     pub fn vars(&self) -> impl DoubleEndedIterator<Item = Var> + use<> {
         (0..self.iterators.len() as u32).map(Var)
+    }
+
+    pub fn iterator(&self, v: Var) -> &Iterator {
+        &self.iterators[v.0 as usize]
+    }
+
+    pub fn extent(&self, v: Var) -> i64 {
+        self.iterator(v).extent
+    }
+
+    /// Returns true if a subscript of the write uses the iterator. One that none uses is reduced.
+    pub fn writes_along(&self, v: Var) -> bool {
+        self.write.iter().any(|w| w.uses(v))
+    }
+
+    /// Returns true if a subscript of the write is the iterator itself.
+    pub fn is_subscript(&self, v: Var) -> bool {
+        self.write.iter().any(|w| w.terms[..] == [(v, 1)])
     }
 }

@@ -166,7 +166,7 @@ fn in_waves(scop: &Scop, node: &mut Node) -> bool {
     let kept = |r: &Row| {
         r.phi.iter().all(|(id, phi)| {
             let s = scop.statement(*id);
-            s.reduce.is_none() || phi.terms.iter().all(|t| s.write.iter().any(|w| w.terms[..] == [(t.0, 1)]))
+            s.reduce.is_none() || phi.terms.iter().all(|t| s.is_subscript(t.0))
         })
     };
     let waves = permutable && tiles(first) && tiles(second) && (kept(first) || kept(second));

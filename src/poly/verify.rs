@@ -6,7 +6,7 @@ use crate::poly::schedule::{Node, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Polyhedron, orthogonal_complement};
-use crate::poly::statement::{Role, Statement, StatementId, TensorDecl};
+use crate::poly::statement::{Role, Statement, StatementId, TensorDecl, ranges};
 use crate::poly::storage::is_fixed;
 use crate::runtime::{Error, Result};
 
@@ -86,7 +86,7 @@ impl Statement {
     /// # Errors
     /// `Limit` where isl takes too many operations.
     fn in_bounds(&self, subscript: &Affine, guard: &[Affine], extent: i64, isl: &Isl) -> Result<bool> {
-        let range = |v: Var| (0, self.iterators[v.0 as usize].extent - 1);
+        let range = ranges(&self.iterators);
         let below = Affine::constant(extent - 1).add_scaled(subscript, -1);
         for form in [subscript, &below] {
             let implied = form.bounds(range).0 >= 0
@@ -132,7 +132,7 @@ impl Schedule {
         verify_node(&self.root, &all, scop)?;
         for id in scop.ids() {
             let s = scop.statement(id);
-            let single = s.vars().filter(|v| s.iterators[v.0 as usize].extent == 1);
+            let single = s.vars().filter(|v| s.extent(*v) == 1);
             let unit = |v: Var| (0..s.iterators.len()).map(|i| i64::from(i == v.0 as usize)).collect();
             let mut rows: Vec<Vec<i64>> = single.map(unit).collect();
             for step in self.path(id) {

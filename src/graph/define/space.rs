@@ -4,7 +4,7 @@ use crate::expr::{Affine, Var};
 use crate::expr::{BinaryOp, BufferId, Expr, Index, Scalar, UnaryOp};
 use crate::graph::op::Op;
 use crate::graph::tensor_type::TensorType;
-use crate::poly::statement::{Definition, Iterator, Program, Role, TensorDecl, write_and_computed};
+use crate::poly::statement::{Definition, Iterator, Program, Role, TensorDecl, ranges, write_and_computed};
 use crate::runtime::DType;
 
 pub(super) fn exp(x: Expr) -> Expr {
@@ -63,7 +63,7 @@ impl Space {
 
     /// Least and greatest value of `a`.
     pub(super) fn bounds(&self, a: &Affine) -> (i64, i64) {
-        a.bounds(|v| (0, self.iterators[v.0 as usize].extent - 1))
+        a.bounds(ranges(&self.iterators))
     }
 
     /// The conditions under which `index` lies in `0..extent`; those that always hold are left out.

@@ -10,7 +10,7 @@ use crate::expr::{Expr, Index};
 use crate::graph::copy::{self, Loop};
 use crate::graph::fold::lanes::{Code, LaneForm, Sums};
 use crate::graph::tensor_type::TensorType;
-use crate::poly::statement::{Definition, Program, Role, TensorDecl};
+use crate::poly::statement::{Definition, Program, Role, TensorDecl, ranges};
 use crate::runtime::{Error, Result, Tensor};
 use std::borrow::Cow;
 
@@ -181,7 +181,7 @@ fn copied(program: &Program, d: &Definition, tensors: &[Cow<Tensor>], target: &m
     let decl = &program.tensors[d.target.0 as usize];
     let read: Option<Vec<&Affine>> = access.index.iter().map(Index::affine).collect();
     let Some(read) = read else { return false };
-    let last = |v: Var| (0, d.iterators[v.0 as usize].extent - 1);
+    let last = ranges(&d.iterators);
     let fits = |a: &Affine, extent: i64| {
         let (low, high) = a.bounds(last);
         low >= 0 && high < extent

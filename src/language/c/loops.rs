@@ -7,7 +7,7 @@ use super::expression::{Names, type_of};
 use crate::expr::{Affine, Var};
 use crate::poly::schedule::{Band, Node, Row};
 use crate::poly::scop::Scop;
-use crate::poly::statement::{Role, StatementId};
+use crate::poly::statement::{Role, StatementId, ranges};
 use crate::runtime::{DType, Error, Result};
 use std::fmt::Write;
 
@@ -97,7 +97,7 @@ impl Printer<'_> {
         let inside: Vec<String> = vars.iter().cloned().chain([name.clone()]).collect();
         let names = self.names(&inside);
         let iterators = &self.scop.statement(ids[0]).iterators;
-        let range = |v: Var| (0, iterators[v.0 as usize].extent - 1);
+        let range = ranges(iterators);
         let (mut lower, mut upper, mut said) = (vec![], vec![], said.to_vec());
         for c in self.common(ids, &said) {
             let k = c.coefficient(var);

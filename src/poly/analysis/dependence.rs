@@ -18,13 +18,13 @@
 //! These are memory-based dependences. When each element is written once they are the flow of values; in general
 //! their transitive closure is that of flow, anti and output dependences, which is what legality needs.
 
+use crate::expr::Affine;
 use crate::expr::{Access, BufferId, Index};
-use crate::expr::{Affine, Var};
 use crate::poly::schedule::Node;
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Polyhedron, Reduced, difference, plus};
-use crate::poly::statement::{Statement, StatementId};
+use crate::poly::statement::{Statement, StatementId, ranges};
 use crate::runtime::Result;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -153,7 +153,7 @@ fn touches(scop: &Scop, id: StatementId) -> Vec<StatementAccess> {
     let index = s.subscripts();
     let update = s.reduce.is_some();
     let bounds = |index: &[Index]| -> Vec<(i64, i64)> {
-        let range = |v: Var| (0, s.iterators[v.0 as usize].extent - 1);
+        let range = ranges(&s.iterators);
         index.iter().map(|i| i.affine().map_or((i64::MIN, i64::MAX), |a| a.bounds(range))).collect()
     };
     let of_write = bounds(&index);

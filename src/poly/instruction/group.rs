@@ -51,7 +51,7 @@ pub fn match_grouped(
     [lane, group]: [Var; 2],
 ) -> Result<Grouped, Mismatch> {
     let s = scop.statement(id);
-    let name = |v: Var| &s.iterators[v.0 as usize].name;
+    let name = |v: Var| &s.iterator(v).name;
     if s.reduce != Some(BinaryOp::Add) || s.is_scatter() {
         return mismatch(MismatchPart::Reduction, format!("`{}` is not a sum", s.name));
     }
@@ -69,8 +69,7 @@ pub fn match_grouped(
         let reason = format!("`{}` does not sum two operands, each for a lane or for all lanes", row.name);
         return mismatch(MismatchPart::Table, reason);
     }
-    let uses = |v: Var| s.write.iter().any(|w| w.uses(v));
-    if !uses(lane) || uses(group) {
+    if !s.writes_along(lane) || s.writes_along(group) {
         let reason = format!(
             "accumulator `{}` is not one for each `{}`, summed over `{}`",
             target.name,
@@ -83,7 +82,7 @@ pub fn match_grouped(
         let reason = format!("the terms along `{}` have conditions of their own", name(group));
         return mismatch(MismatchPart::Body, reason);
     }
-    let extent = s.iterators[group.0 as usize].extent;
+    let extent = s.extent(group);
     let terms = row.terms_in_lane();
     let whole = row.is_tile() || row.is_matrix();
     if extent % terms != 0 && (whole || !adds_nothing_for_zeros(row)) {
@@ -188,7 +187,7 @@ fn misfit(
 ) -> Option<String> {
     let (s, o) = (scop.statement(id), &row.operands[operand]);
     let tensor = scop.tensor(access.buffer);
-    let name = |v: Var| &s.iterators[v.0 as usize].name;
+    let name = |v: Var| &s.iterator(v).name;
     if tensor.dtype != o.dtype {
         return Some(format!("operand `{}` is {}, not {}", tensor.name, tensor.dtype, o.dtype));
     }

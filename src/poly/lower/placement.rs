@@ -156,7 +156,7 @@ impl Lowering<'_> {
             let (centre, last) = self.iterator(id, v, state)?;
             let (centre, last) = match centre {
                 Some(centre) => (centre, last),
-                None => (Affine::constant(0), s.iterators[v.0 as usize].extent - 1),
+                None => (Affine::constant(0), s.extent(v) - 1),
             };
             out.centre = out.centre.add_scaled(&centre, c);
             if c > 0 { out.high += c * last } else { out.low += c * last }

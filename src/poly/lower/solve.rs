@@ -56,7 +56,7 @@ impl Lowering<'_> {
                     equations.push(e);
                     continue;
                 }
-                let extent = |v: Var| s.iterators[v.0 as usize].extent;
+                let extent = |v: Var| s.extent(v);
                 let mut positional = equations.iter().position(|e| is_positional(&e.iterators, &extent));
                 if positional.is_none() {
                     echelon(&mut equations);

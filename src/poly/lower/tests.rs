@@ -8,7 +8,7 @@ use crate::poly::analysis::{dependence, legality};
 use crate::poly::brute_tests::{disturb, random_scop};
 use crate::poly::schedule::{Node, RowKind, Schedule};
 use crate::poly::scop::Scop;
-use crate::poly::statement::{Role, Statement};
+use crate::poly::statement::{Role, Statement, ranges};
 use crate::poly::tile::report::Tiled;
 use crate::poly::{ilp, reference};
 use crate::runtime::{DType, Tensor};
@@ -21,7 +21,7 @@ fn executable(rng: &mut StdRng) -> Scop {
     let ranks: Vec<usize> = scop.tensors.iter().map(|t| t.shape.len()).collect();
     let mut low: Vec<Vec<i64>> = ranks.iter().map(|&r| vec![0; r]).collect();
     let mut high = low.clone();
-    let bounds = |s: &Statement, a: &Affine| a.bounds(|v| (0, s.iterators[v.0 as usize].extent - 1));
+    let bounds = |s: &Statement, a: &Affine| a.bounds(ranges(&s.iterators));
     for s in &scop.statements {
         let mut note = |t: usize, d: usize, a: &Affine| {
             let (l, h) = bounds(s, a);

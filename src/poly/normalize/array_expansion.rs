@@ -39,7 +39,7 @@ pub fn expand(scop: &Scop) -> Result<Scop> {
             let bytes = |shape: &[i64]| shape.iter().chain(&decl.shape).product::<i64>() * decl.dtype.bytes() as i64;
             for row in rows {
                 let (first, v) = (row.phi[0].0, iterator(row, row.phi[0].0));
-                let extent = v.map_or(1, |v| scop.statement(first).iterators[v.0 as usize].extent);
+                let extent = v.map_or(1, |v| scop.statement(first).extent(v));
                 if bytes(&shape).saturating_mul(extent) > MAX_BYTES {
                     break;
                 }

@@ -20,7 +20,7 @@ use crate::expr::{Affine, Var};
 use crate::poly::normalize::{coalesce, mixed_radix, residue, rounding};
 use crate::poly::schedule::Schedule;
 use crate::poly::scop::Scop;
-use crate::poly::statement::{Definition, Iterator, Program, Role, Statement, TensorDecl};
+use crate::poly::statement::{Definition, Iterator, Program, Role, Statement, TensorDecl, ranges};
 use crate::runtime::{DType, Error, Result};
 
 /// Largest number of nodes of an expression that is substituted into others. Unmeasured.
@@ -207,7 +207,7 @@ fn normalize(mut d: Definition, tensors: &[TensorDecl]) -> Option<Definition> {
 
 /// Drops the guards that the bounds or one of the conditions imply; a read that never happens becomes its other value.
 fn simplify_guards(body: &Expr, iterators: &[Iterator], conditions: &[Affine]) -> Expr {
-    let range = |v: Var| (0, iterators[v.0 as usize].extent - 1);
+    let range = ranges(iterators);
     body.rewrite_loads(&mut |mut a| {
         if a.guard.is_empty() {
             return Expr::Load(a);

@@ -9,7 +9,7 @@
 use crate::expr::interval::ceil_div;
 use crate::expr::{Affine, Var};
 use crate::expr::{BufferId, Expr, Index};
-use crate::poly::statement::{Definition, Iterator, Role, TensorDecl};
+use crate::poly::statement::{Definition, Iterator, Role, TensorDecl, ranges};
 
 /// Splits temporaries until no dimension is written with two digits.
 pub fn split_digits(definitions: &mut [Definition], tensors: &mut [TensorDecl]) {
@@ -53,7 +53,7 @@ impl Digits {
         };
         let high = digit(&|c| c % self.radix == 0, a.constant.div_euclid(self.radix), self.radix);
         let low = digit(&|c| c % self.radix != 0, a.constant.rem_euclid(self.radix), 1);
-        let (least, most) = low.bounds(|v| (0, d.iterators[v.0 as usize].extent - 1));
+        let (least, most) = low.bounds(ranges(&d.iterators));
         (least >= 0 && most < self.radix).then_some((high, low))
     }
 

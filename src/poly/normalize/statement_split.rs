@@ -29,7 +29,7 @@ pub fn split(scop: &Scop) -> Result<Scop> {
         let (s, tensor) = (scop.statement(id), BufferId(out.tensors.len() as u32));
         let dtype = scop.tensor(s.target).dtype;
         let subscript = Affine::var(v);
-        let extent = s.iterators[v.0 as usize].extent;
+        let extent = s.extent(v);
         // statements have names of their own, and may share a target
         let name = format!("{}_before", s.name);
         out.tensors.push(TensorDecl::new(name.clone(), dtype, vec![extent], Role::Temporary));
@@ -119,7 +119,7 @@ fn parts(scop: &Scop, id: StatementId, v: Var) -> Option<(Expr, Vec<Term>)> {
     let dtype = scop.tensor(s.target).dtype;
     let is_float = dtype.is_float() && s.body.dtype(&|b| scop.tensor(b).dtype) == dtype;
     // a loop that does not choose the element overwrites it in each iteration: then every read of it waits
-    let chooses = s.write.iter().any(|w| w.uses(v));
+    let chooses = s.writes_along(v);
     if s.reduce.is_some() || s.is_scatter() || !is_float || !chooses || !s.body.reads(s.target) {
         return None;
     }

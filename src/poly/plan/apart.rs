@@ -134,17 +134,16 @@ pub(super) fn product(scop: &Scop, id: StatementId, target: &Target) -> Option<P
     if s.reduce.is_none() || s.domain.is_empty() || s.is_scatter() {
         return None;
     }
-    let alone = |v: Var| s.write.iter().any(|w| w.terms[..] == [(v, 1)]);
-    let (kept, summed): (Vec<Var>, Vec<Var>) = s.vars().partition(|&v| s.write.iter().any(|w| w.uses(v)));
-    if summed.is_empty() || !kept.iter().all(|&v| alone(v)) {
+    let (free, summed): (Vec<Var>, Vec<Var>) = s.vars().partition(|&v| s.writes_along(v));
+    if summed.is_empty() || !free.iter().all(|&v| s.is_subscript(v)) {
         return None;
     }
     let contiguous = |v: Var| {
         let step = |r: &Reference| matches!(r.along(v), Along::Invariant | Along::Unit);
         written.iter().all(|r| r.along(v) == Along::Unit) && read.iter().all(step)
     };
-    let extent = |v: Var| s.iterators[v.0 as usize].extent;
-    let lanes = *kept.iter().find(|&&v| contiguous(v) && extent(v) >= target.machine.least_vector_points)?;
+    let extent = |v: Var| s.extent(v);
+    let lanes = *free.iter().find(|&&v| contiguous(v) && extent(v) >= target.machine.least_vector_points)?;
     // What changes along the lanes is read again for other rows, and the other way round.
     let of_lanes: Vec<&Reference> = read.iter().filter(|r| r.depends(lanes)).collect();
     let of_rows: Vec<&Reference> = read.iter().filter(|r| !r.depends(lanes)).collect();
@@ -152,7 +151,7 @@ pub(super) fn product(scop: &Scop, id: StatementId, target: &Target) -> Option<P
         let both = of_rows.iter().any(|r| r.depends(v)) && !of_lanes.is_empty();
         both && of_lanes.iter().all(|r| !r.depends(v)) && extent(v) >= target.machine.least_vector_points
     };
-    let rows = *kept.iter().find(|&&v| v != lanes && shares(v))?;
+    let rows = *free.iter().find(|&&v| v != lanes && shares(v))?;
     let bytes = written.iter().chain(&read).map(|r| r.bytes).max()?;
     let width = target.lanes(bytes as usize) as i64;
     let [height, vectors] = block(target, [extent(rows), extent(lanes)], [of_rows.len(), of_lanes.len()], width);
@@ -163,7 +162,7 @@ pub(super) fn product(scop: &Scop, id: StatementId, target: &Target) -> Option<P
     let most = whole(fills(1) / (depth * bytes * of_lanes.len() as i64) as f64, extent(lanes), vectors * width);
     let balanced = (extent(lanes) / target.machine.busy_steps + vectors * width - 1) / (vectors * width);
     let across = most.min((balanced * vectors * width).max(vectors * width));
-    let others = kept.into_iter().filter(|v| ![lanes, rows].contains(v)).collect();
+    let others = free.into_iter().filter(|v| ![lanes, rows].contains(v)).collect();
     Some(Product { id, rows, lanes, others, summed, block: [height, vectors * width], tile: [across, depth] })
 }
 
@@ -203,7 +202,7 @@ impl Product {
     /// The tree of the statement, and what the report says of it.
     fn nest(&self, scop: &Scop, report: &PhaseReport, target: &Target) -> (Node, PhaseReport) {
         let s = scop.statement(self.id);
-        let name = |v: Var, suffix: &str| format!("{}{suffix}", s.iterators[v.0 as usize].name);
+        let name = |v: Var, suffix: &str| format!("{}{suffix}", s.iterator(v).name);
         let row = |v: Var, suffix: &str, tile: i64| Row {
             name: name(v, suffix),
             phi: vec![(self.id, Affine::var(v))],
@@ -214,7 +213,7 @@ impl Product {
         };
         let [height, lanes] = self.block;
         let [across, depth] = self.tile;
-        let extent = |v: Var| s.iterators[v.0 as usize].extent;
+        let extent = |v: Var| s.extent(v);
         let mut rows: Vec<Row> = self.others.iter().map(|&v| row(v, "", 1)).collect();
         if across < extent(self.lanes) {
             rows.push(row(self.lanes, "t", across));

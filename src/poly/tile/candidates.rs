@@ -25,7 +25,7 @@ impl Phase<'_> {
 
     fn block_report(&self, problem: &Problem, block: &Block, total_ns: Option<f64>) -> BlockReport {
         let points = block.unrolled.iter().copied().chain(block.vector);
-        let name = |v: Var| &problem.statement.iterators[v.0 as usize].name;
+        let name = |v: Var| &problem.statement.iterator(v).name;
         let points: Vec<String> = points.map(|(v, n)| format!("{} {n}", name(v))).collect();
         let tensor = |i: &usize| problem.references.get(*i).map(|r| r.tensor);
         let mut packed: Vec<BufferId> = block.packed.iter().filter_map(tensor).collect();

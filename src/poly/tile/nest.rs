@@ -81,7 +81,7 @@ impl Phase<'_> {
             let writer = self.statements.iter().copied().find(|&s| self.scop.statement(s).target == *b);
             let along = |row: &&Row| {
                 let v = writer.and_then(|s| Some((s, unit(row, s)?)));
-                v.is_some_and(|(s, v)| self.scop.statement(s).write.iter().any(|w| w.uses(v)))
+                v.is_some_and(|(s, v)| self.scop.statement(s).writes_along(v))
             };
             let iterations: i64 = shared.iter().filter(along).map(|r| r.extent(self.scop)).product();
             (elements / iterations.max(1)) as f64 * t.dtype.bytes() as f64

@@ -217,7 +217,7 @@ impl Phase<'_> {
         let written = s.write.iter().any(|w| w.uses(iterator));
         Some(Axis {
             iterator,
-            extent: s.iterators[iterator.0 as usize].extent,
+            extent: s.extent(iterator),
             parallel: written && row.coincident,
             reduced: !written && s.reduce.is_some(),
             movable,
@@ -256,8 +256,7 @@ impl Phase<'_> {
         match references(self.scop, dominant).last() {
             Some(write) if s.reduce.is_some() && matches!(write.along(vector), Along::Strided(_)) => {
                 let kept = s.vars().filter(|&v| write.depends(v));
-                kept.map(|v| s.iterators[v.0 as usize].extent as f64).product::<f64>()
-                    * self.target.machine.strided_sum_cycles
+                kept.map(|v| s.extent(v) as f64).product::<f64>() * self.target.machine.strided_sum_cycles
             }
             _ => 0.0,
         }
@@ -435,7 +434,7 @@ impl Phase<'_> {
 
     fn report(&self, dominant: StatementId, block: &Block, rows: &[Row], memory_ns: f64) -> PhaseReport {
         let s = self.scop.statement(dominant);
-        let name = |v: Var| s.iterators[v.0 as usize].name.clone();
+        let name = |v: Var| s.iterator(v).name.clone();
         let mut parts: Vec<String> = block.unrolled.iter().map(|(v, m)| format!("{} {m}", name(*v))).collect();
         parts.extend(block.vector.map(|(v, n)| format!("{} {n}", name(v))));
         let tiles: Vec<String> =

@@ -40,7 +40,7 @@ pub fn dimension_names(scop: &Scop, tensor: BufferId, around: &[Row]) -> Vec<Str
     let mut names: Vec<String> = vec![];
     for d in 0..rank {
         let name = |t: &super::insert::ElementAccess| match t.index[d].affine()?.terms[..] {
-            [(v, 1)] => Some(scop.statement(t.statement).iterators[v.0 as usize].name.clone()),
+            [(v, 1)] => Some(scop.statement(t.statement).iterator(v).name.clone()),
             _ => None,
         };
         let mut names_used = accesses.iter().map(name);

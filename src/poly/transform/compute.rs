@@ -12,7 +12,7 @@ use crate::poly::schedule::{Node, Row, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::Polyhedron;
-use crate::poly::statement::{Iterator, StatementId};
+use crate::poly::statement::{Iterator, StatementId, ranges, unused_name};
 use crate::poly::transform::argument::Loop;
 use crate::poly::transform::state::Transformed;
 use crate::poly::transform::tree_edit::{apart, children_of, find, refuse, together};
@@ -89,10 +89,7 @@ fn recompute(before: &Transformed, name: &Name, at: &Loop) -> Result<Transformed
                 continue;
             }
             let v = Var(s.iterators.len() as u32);
-            let mut name = around.iterators[j].name.clone();
-            while s.iterators.iter().any(|it| it.name == name) {
-                name.push('_');
-            }
+            let name = unused_name(&s.iterators, &around.iterators[j].name);
             s.iterators.push(Iterator::new(name, around.iterators[j].extent));
             let time = Affine::constant(around.first[j] * r.tile).plus(v, r.tile);
             if j < common {
@@ -245,7 +242,7 @@ fn first_use(scop: &Scop, tensor: BufferId, row: &Row, readers: &[StatementId], 
         }
         let mut p = Polyhedron::domain(s);
         u.guard.iter().for_each(|g| p.inequalities.push(p.form(g, 0)));
-        let low = rest.bounds(|v| (0, s.iterators[v.0 as usize].extent - 1)).0;
+        let low = rest.bounds(ranges(&s.iterators)).0;
         if isl.is_empty(&p)? {
             continue;
         }

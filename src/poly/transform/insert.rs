@@ -68,12 +68,7 @@ impl InsertionPoint {
         }
         let (mut first, mut iterators) = (vec![], vec![]);
         for row in &rows {
-            let bounds = row.phi.iter().map(|(id, phi)| {
-                let iterators = &scop.statement(*id).iterators;
-                phi.bounds(|v| (0, iterators[v.0 as usize].extent - 1))
-            });
-            let (lo, hi) = bounds.fold((i64::MAX, i64::MIN), |a, b| (a.0.min(b.0), a.1.max(b.1)));
-            let (lo, hi) = (lo.div_euclid(row.tile), hi.div_euclid(row.tile));
+            let (lo, hi) = row.values(scop);
             first.push(lo);
             iterators.push(Iterator::new(&row.name, hi - lo + 1));
         }

@@ -48,7 +48,7 @@ fn names_of(scop: &Scop, private: &Private) -> Vec<String> {
     let rank = scop.tensor(private.tensor).shape.len();
     let s = scop.statements.iter().rev().find(|s| s.target == private.tensor && s.reduce.is_none());
     let name = |d: usize| match s.map(|s| (s, &s.write[d].terms[..])) {
-        Some((s, [(v, 1)])) => s.iterators[v.0 as usize].name.clone(),
+        Some((s, [(v, 1)])) => s.iterator(*v).name.clone(),
         _ => format!("d{d}"),
     };
     (0..rank).map(name).collect()

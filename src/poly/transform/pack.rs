@@ -162,7 +162,7 @@ pub fn pack(before: &Transformed, tensor: &Name, layout: &[Expr]) -> Result<Tran
 pub fn layout(scop: &Scop, packing: &Packing) -> Vec<Expr> {
     let expression = |kind| Expr { kind, span: Default::default() };
     let dimension = |&(v, part): &(Var, PackedDim)| {
-        let name = &scop.statement(packing.statement).iterators[v.0 as usize].name;
+        let name = &scop.statement(packing.statement).iterator(v).name;
         let by = |operator, t| {
             let operands = [Kind::Name(name.clone()), Kind::Integer(t)].map(|k| Box::new(expression(k)));
             let [a, b] = operands;

@@ -102,7 +102,7 @@ impl Lowering<'_> {
             .map(|phi| (0..n as u32).map(|i| phi.coefficient(Var(i))).collect())
             .collect();
         let complement = crate::poly::sets::polyhedron::orthogonal_complement(&vectors, n);
-        self.scop.statement(id).iterators[v.0 as usize].extent == 1 || complement.iter().all(|c| c[v.0 as usize] == 0)
+        self.scop.statement(id).extent(v) == 1 || complement.iter().all(|c| c[v.0 as usize] == 0)
     }
 
     /// Returns true if projections of the domain are exact: every coefficient is 1 or -1.

@@ -22,9 +22,8 @@ impl Lowering<'_> {
             return None;
         }
         // Integers may trap where they are divided. Each element of the tile has one value of the iterators that are not summed over.
-        let alone = |v: Var| s.write.iter().any(|w| w.terms[..] == [(v, 1)]);
-        let kept: Vec<Var> = s.vars().filter(|&v| s.write.iter().any(|w| w.uses(v))).collect();
-        if !kept.iter().all(|&v| alone(v)) {
+        let free: Vec<Var> = s.vars().filter(|&v| s.writes_along(v)).collect();
+        if !free.iter().all(|&v| s.is_subscript(v)) {
             return None;
         }
         if !self.holds(s.target, &s.write.iter().map(|w| w.compose(value)).collect::<Vec<_>>(), site) {
@@ -41,22 +40,22 @@ impl Lowering<'_> {
             s.write.iter().zip(shape).for_each(|(w, &n)| inside(w, n));
             return Some(out);
         }
-        let mut known = true;
+        let mut readable = true;
         s.body.visit_accesses(&mut |a| {
             let placed = site.state.placed.iter().any(|p| p.tensor == a.buffer);
             let whole = self.tensors[a.buffer.0 as usize].is_some() && self.scop.private(a.buffer).is_none();
-            known &= whole && !placed && a.guard.is_empty();
+            readable &= whole && !placed && a.guard.is_empty();
             for (index, &n) in a.index.iter().zip(&self.scop.tensor(a.buffer).shape) {
                 match index {
                     Index::Affine(form) => inside(form, n),
-                    Index::Value(_) => known = false,
+                    Index::Value(_) => readable = false,
                 }
             }
         });
         // What the sum runs over.
-        let of_sum = |a: &Affine| a.terms.iter().any(|t| !kept.contains(&t.0));
+        let of_sum = |a: &Affine| a.terms.iter().any(|t| !free.contains(&t.0));
         out.extend(s.domain.iter().filter(|a| of_sum(a)).map(|a| a.compose(value)));
-        for (v, it) in s.vars().zip(&s.iterators).filter(|(v, _)| !kept.contains(v)) {
+        for (v, it) in s.vars().zip(&s.iterators).filter(|(v, _)| !free.contains(v)) {
             let value = &value[v.0 as usize];
             out.extend([value.clone(), value.scale(-1).offset(it.extent - 1)]);
         }
@@ -66,7 +65,7 @@ impl Lowering<'_> {
                 out.extend([offset.scale(-1).offset(row.tile - 1), offset]);
             }
         }
-        known.then_some(out)
+        readable.then_some(out)
     }
 
     /// Returns true if the memory of a tensor has the element for all values of the variables in scope, as far as the tensor
