@@ -23,6 +23,11 @@ pub enum Node {
     Leaf,
 }
 
+/// The place of the child of a sequence that a statement is below.
+pub fn child_of(children: &[(Vec<StatementId>, Node)], id: StatementId) -> Option<usize> {
+    children.iter().position(|c| c.0.contains(&id))
+}
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Band {
     pub rows: Vec<Row>,
@@ -152,7 +157,7 @@ impl Schedule {
                     steps.extend(band.rows.iter().map(TimeDimension::Row));
                     node = child;
                 }
-                Node::Sequence(children) => match children.iter().position(|c| c.0.contains(&statement)) {
+                Node::Sequence(children) => match child_of(children, statement) {
                     Some(i) => {
                         steps.push(TimeDimension::Position(i));
                         node = &children[i].1;

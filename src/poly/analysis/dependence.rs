@@ -20,7 +20,7 @@
 
 use crate::expr::Affine;
 use crate::expr::{Access, BufferId, Index};
-use crate::poly::schedule::Node;
+use crate::poly::schedule::{Node, child_of};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Polyhedron, Reduced, difference, plus};
@@ -123,7 +123,7 @@ pub fn orders(scop: &Scop, first: StatementId, second: StatementId) -> Vec<Polyh
         match node {
             Node::Leaf => return out,
             Node::Sequence(children) => {
-                let at = |id: StatementId| children.iter().position(|c| c.0.contains(&id)).expect("verified");
+                let at = |id: StatementId| child_of(children, id).expect("verified");
                 let (a, b) = (at(first), at(second));
                 if a != b {
                     out.extend((a < b).then_some(same));
@@ -197,7 +197,7 @@ fn touches(scop: &Scop, id: StatementId) -> Vec<StatementAccess> {
 /// tensor.
 fn covered_between(scop: &Scop, tensor: BufferId, s: usize, t: usize) -> bool {
     let Node::Sequence(children) = &scop.order.root else { return false };
-    let at = |s: usize| children.iter().position(|c| c.0.contains(&StatementId(s as u32)));
+    let at = |s: usize| child_of(children, StatementId(s as u32));
     let between = |k: usize| at(s) < at(k) && at(k) < at(t);
     scop.statements.iter().enumerate().any(|(i, k)| k.target == tensor && between(i) && writes_all(scop, k))
 }

@@ -8,7 +8,7 @@
 
 use crate::expr::Affine;
 use crate::poly::analysis::dependence::{Dependence, Dependences, Kind};
-use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
+use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule, child_of};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Form, Polyhedron, Reduced, difference, minus, plus};
@@ -201,7 +201,7 @@ impl Walk<'_> {
             Node::Leaf if d.reduction => Ok(()),
             Node::Leaf => self.refuse(&live.relation, "at the same time as", ""),
             Node::Sequence(children) => {
-                let at = |id: StatementId| children.iter().position(|c| c.0.contains(&id)).expect("verified");
+                let at = |id: StatementId| child_of(children, id).expect("verified");
                 match at(d.source).cmp(&at(d.sink)) {
                     std::cmp::Ordering::Less => Ok(()),
                     std::cmp::Ordering::Equal => self.node(&children[at(d.source)].1, live),

@@ -11,7 +11,7 @@
 
 use crate::expr::{Access, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
-use crate::poly::schedule::{Node, Row};
+use crate::poly::schedule::{Node, Row, child_of};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Polyhedron, minus};
@@ -272,8 +272,7 @@ pub fn runs_before(mut node: &Node, writer: StatementId, reader: StatementId, va
         match node {
             Node::Leaf => return false,
             Node::Sequence(children) => {
-                let place = |id: StatementId| children.iter().position(|c| c.0.contains(&id));
-                let (a, b) = (place(writer), place(reader));
+                let (a, b) = (child_of(children, writer), child_of(children, reader));
                 if a != b {
                     return a < b;
                 }

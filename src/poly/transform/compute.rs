@@ -8,7 +8,7 @@ use super::value::{Value, check_given, check_sources};
 use crate::expr::BufferId;
 use crate::expr::syntax::Name;
 use crate::expr::{Affine, Var};
-use crate::poly::schedule::{Node, Row, Schedule};
+use crate::poly::schedule::{Node, Row, Schedule, child_of};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::Polyhedron;
@@ -146,7 +146,7 @@ fn alone(
                 node = child;
             }
             Node::Sequence(children) => {
-                let user_at = children.iter().position(|c| c.0.contains(&user));
+                let user_at = child_of(children, user);
                 if let Some(k) = user_at
                     && children.iter().filter(|c| holds(&c.0)).count() == 1
                     && holds(&children[k].0)

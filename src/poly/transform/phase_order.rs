@@ -1,7 +1,7 @@
 //! Primitives for phases: the parts that run on several threads, and their order.
 
 use crate::expr::syntax::Name;
-use crate::poly::schedule::{Node, Row, RowKind, Schedule};
+use crate::poly::schedule::{Node, Row, RowKind, Schedule, child_of};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
 use crate::poly::transform::argument::Loop;
@@ -26,7 +26,7 @@ fn sequence_below(node: &Node, wanted: &[Vec<StatementId>]) -> Result<Node> {
         Node::Leaf => refuse("these are the same statement"),
         Node::Band(band, child) => Ok(Node::Band(band.clone(), Box::new(sequence_below(child, wanted)?))),
         Node::Sequence(children) => {
-            let place = |ids: &Vec<StatementId>| children.iter().position(|c| c.0.contains(&ids[0]));
+            let place = |ids: &Vec<StatementId>| child_of(children, ids[0]);
             let Some(places) = wanted.iter().map(place).collect::<Option<Vec<usize>>>() else {
                 return refuse("these statements are in different loops");
             };
