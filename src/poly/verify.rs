@@ -1,14 +1,87 @@
-//! Verifier of Scops and their schedules: ranks, variables, ids, bounds of subscripts, rows of private temporaries.
+//! Verifier of tensor expressions, Scops and their schedules: ranks, variables, ids, bounds of subscripts, rows of private temporaries.
 
-use crate::expr::{Access, BufferId, Expr, Index};
-use crate::expr::{Affine, Var};
+use crate::expr::scalar::Scalar;
+use crate::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, Var};
 use crate::poly::schedule::{Node, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Polyhedron, orthogonal_complement};
-use crate::poly::statement::{Role, Statement, StatementId, TensorDecl, ranges};
+use crate::poly::statement::{Definition, Program, Role, Statement, StatementId, TensorDecl, ranges};
 use crate::poly::storage::is_fixed;
 use crate::runtime::{Error, Result};
+
+impl Program {
+    /// Checks ids, ranks, variables, reductions and the order of definitions; bounds of subscripts are checked on the Scop.
+    ///
+    /// # Errors
+    /// `Invalid` with the first definition that is not sound.
+    pub fn verify(&self) -> Result<()> {
+        let mut last_write = vec![None; self.tensors.len()];
+        for (i, d) in self.definitions.iter().enumerate() {
+            *last_write.get_mut(d.target.0 as usize).ok_or_else(|| {
+                Error::Invalid(format!("definition {i} writes tensor {}, which does not exist", d.target.0))
+            })? = Some(i);
+        }
+        for (i, d) in self.definitions.iter().enumerate() {
+            let target = &self.tensors[d.target.0 as usize];
+            let fault = definition_fault(d, target)
+                .or_else(|| self.read_fault(d, &|t| last_write[t.0 as usize].is_some_and(|w| w < i)));
+            if let Some(fault) = fault {
+                return Err(Error::Invalid(format!("definition {i} of {}: {fault}", target.name)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The first fault of what a definition reads; `is_complete` knows the tensors that earlier definitions write.
+    fn read_fault(&self, d: &Definition, is_complete: &dyn Fn(BufferId) -> bool) -> Option<&'static str> {
+        let mut fault = None;
+        d.body.visit_accesses(&mut |a| {
+            let found = match self.tensors.get(a.buffer.0 as usize) {
+                None => Some("a read of a tensor that does not exist"),
+                Some(t) if t.shape.len() != a.index.len() => Some("a read with the wrong number of subscripts"),
+                // a tensor without elements is complete
+                Some(t) if t.shape.contains(&0) || t.role.is_given() || is_complete(a.buffer) => None,
+                Some(_) => Some("a tensor is read before it is complete"),
+            };
+            fault = fault.or(found);
+        });
+        fault
+    }
+}
+
+/// The first fault of a definition, but for its reads.
+fn definition_fault(d: &Definition, target: &TensorDecl) -> Option<&'static str> {
+    let is_known = |a: &Affine| a.terms.iter().all(|t| (t.0.0 as usize) < d.iterators.len());
+    let mut sound = d.conditions.iter().all(is_known);
+    d.body.visit(&mut |e| match e {
+        Expr::Index(a) => sound &= is_known(a),
+        Expr::Load(access) => sound &= access.affine_forms().all(is_known),
+        _ => {}
+    });
+    let is_reduction = d.outer < d.iterators.len();
+    let faults = [
+        (d.is_scatter() && is_reduction, "a scatter has reduced iterators"),
+        (
+            d.outer > d.iterators.len() || is_reduction && d.reduce.is_none(),
+            "reduced iterators and the reduction operator do not agree",
+        ),
+        (
+            !matches!(d.reduce, None | Some(BinaryOp::Add | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max)),
+            "only sums, products, minima and maxima reduce",
+        ),
+        (d.reduce.is_some_and(|op| Scalar::neutral(op, target.dtype).is_err()), "the reduction has no neutral element"),
+        (d.write.len() != target.shape.len(), "the write does not have one subscript for each dimension"),
+        (
+            d.write.iter().any(|w| w.terms.iter().any(|t| t.0.0 as usize >= d.outer)),
+            "the write uses a reduced iterator",
+        ),
+        (target.role.is_given(), "an input is written"),
+        (d.iterators.iter().any(|it| it.extent < 0), "an extent is negative"),
+        (!sound, "a subscript, a condition or a guard uses an iterator that does not exist"),
+    ];
+    faults.into_iter().find(|fault| fault.0).map(|fault| fault.1)
+}
 
 impl Scop {
     /// Checks ranks, variables and ids, the original order, and that every subscript lies in its dimension for every

@@ -16,7 +16,10 @@ use std::borrow::Cow;
 
 /// Evaluates `program`; the inputs are its tensors of role `Input` or `Constant`, in order. Returns those of role `Output`.
 pub fn evaluate(program: &Program, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
-    verify(program)?;
+    for t in &program.tensors {
+        TensorType::new(t.dtype, &t.shape).check()?;
+    }
+    program.verify()?;
     let mut given = inputs.iter();
     let mut tensors: Vec<Cow<Tensor>> = vec![];
     for t in &program.tensors {
@@ -48,46 +51,6 @@ pub fn evaluate(program: &Program, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
 
 fn bytes(t: &TensorDecl) -> usize {
     t.shape.iter().product::<i64>() as usize * t.dtype.bytes()
-}
-
-/// Checks everything that would make an id, a rank or a variable meaningless.
-fn verify(program: &Program) -> Result<()> {
-    for t in &program.tensors {
-        TensorType::new(t.dtype, &t.shape).check()?;
-    }
-    for d in &program.definitions {
-        let fail = |what: &str| Err(Error::Invalid(format!("definition of tensor {}: {what}", d.target.0)));
-        let known = |a: &Affine| a.terms.iter().all(|t| (t.0.0 as usize) < d.iterators.len());
-        let Some(target) = program.tensors.get(d.target.0 as usize) else {
-            return fail("there is no such tensor");
-        };
-        if !matches!(target.role, Role::Output | Role::Temporary) {
-            return fail("an input is written");
-        }
-        if d.write.len() != target.shape.len() || d.outer > d.iterators.len() {
-            return fail("the write does not fit the target");
-        }
-        if d.write.iter().any(|a| a.terms.iter().any(|t| t.0.0 as usize >= d.outer)) {
-            return fail("the write uses a reduced iterator");
-        }
-        if d.outer < d.iterators.len() && d.reduce.is_none() {
-            return fail("iterators are reduced, but no reduction is named");
-        }
-        let mut sound = d.conditions.iter().all(known) && d.iterators.iter().all(|i| i.extent >= 0);
-        d.body.visit(&mut |e| match e {
-            Expr::Index(a) => sound &= known(a),
-            Expr::Load(access) => {
-                let tensor = program.tensors.get(access.buffer.0 as usize);
-                sound &= access.buffer != d.target && tensor.is_some_and(|t| t.shape.len() == access.index.len());
-                sound &= access.guard.iter().chain(access.index.iter().filter_map(Index::affine)).all(known);
-            }
-            _ => {}
-        });
-        if !sound {
-            return fail("a subscript, condition or read is malformed");
-        }
-    }
-    Ok(())
 }
 
 fn define(program: &Program, d: &Definition, tensors: &[Cow<Tensor>], target: &mut [u8]) -> Result<()> {

@@ -21,14 +21,14 @@ use crate::poly::normalize::{coalesce, mixed_radix, residue, rounding};
 use crate::poly::schedule::Schedule;
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Definition, Iterator, Program, Role, Statement, TensorDecl, ranges};
-use crate::runtime::{DType, Error, Result};
+use crate::runtime::{DType, Result};
 
 /// Largest number of nodes of an expression that is substituted into others. Unmeasured.
 const MAX_NODES: usize = 256;
 
 /// Builds the Scop of `program`. Fails when the program is malformed.
 pub fn build(name: &str, program: &Program) -> Result<Scop> {
-    verify(program)?;
+    program.verify()?;
     if program.definitions.iter().any(Definition::is_scatter) {
         return in_order(name, program);
     }
@@ -59,58 +59,6 @@ fn in_order(name: &str, program: &Program) -> Result<Scop> {
     scop.order = Schedule::in_sequence(&scop.statements);
     scop.verify()?;
     Ok(scop)
-}
-
-/// Checks ranks, ids and the order of definitions; bounds are checked on the Scop.
-fn verify(program: &Program) -> Result<()> {
-    let tensors = &program.tensors;
-    let mut last_write = vec![None; tensors.len()];
-    for (i, d) in program.definitions.iter().enumerate() {
-        *last_write.get_mut(d.target.0 as usize).ok_or_else(|| {
-            Error::Invalid(format!("definition {i} writes tensor {}, which does not exist", d.target.0))
-        })? = Some(i);
-    }
-    for (i, d) in program.definitions.iter().enumerate() {
-        let target = &tensors[d.target.0 as usize];
-        let fail = |what: &str| Err(Error::Invalid(format!("definition {i} of {}: {what}", target.name)));
-        if d.is_scatter() && d.outer < d.iterators.len() {
-            return fail("a scatter has reduced iterators");
-        }
-        if d.outer > d.iterators.len() || (d.outer < d.iterators.len() && d.reduce.is_none()) {
-            return fail("reduced iterators and the reduction operator do not agree");
-        }
-        if !matches!(d.reduce, None | Some(BinaryOp::Add | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max)) {
-            return fail("only sums, products, minima and maxima reduce");
-        }
-        if d.reduce.is_some_and(|op| Scalar::neutral(op, target.dtype).is_err()) {
-            return fail("the reduction has no neutral element");
-        }
-        if d.write.len() != target.shape.len() {
-            return fail("the write does not have one subscript for each dimension");
-        }
-        if target.role.is_given() {
-            return fail("an input is written");
-        }
-        if d.iterators.iter().any(|it| it.extent < 0) {
-            return fail("an extent is negative");
-        }
-        let mut error = None;
-        d.body.visit_accesses(&mut |a| match tensors.get(a.buffer.0 as usize) {
-            None => error = Some("a read of a tensor that does not exist"),
-            Some(t) if t.shape.len() != a.index.len() => error = Some("a read with the wrong number of subscripts"),
-            // a tensor without elements is complete
-            Some(t) if t.shape.contains(&0) => {}
-            Some(t) if matches!(t.role, Role::Output | Role::Temporary) => match last_write[a.buffer.0 as usize] {
-                Some(w) if w < i => {}
-                _ => error = Some("a tensor is read before it is complete"),
-            },
-            Some(_) => {}
-        });
-        if let Some(e) = error {
-            return fail(e);
-        }
-    }
-    Ok(())
 }
 
 /// Removes the dimensions of extent 1 from every tensor and every subscript list.
