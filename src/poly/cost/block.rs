@@ -33,6 +33,13 @@ pub(super) struct Placed<'a> {
     pub terms: i64,
 }
 
+impl Placed<'_> {
+    /// The loop over lanes around the store.
+    pub fn vector(&self) -> Option<&Expanded> {
+        self.around.iter().find(|e| e.lanes.is_some())
+    }
+}
+
 /// The place of an element in memory, in elements; `None` where a subscript is computed.
 pub(super) fn address_of(nest: &LoopNest, buffer: BufferId, index: &[Index]) -> Option<Affine> {
     nest.buffer(buffer).place(index)

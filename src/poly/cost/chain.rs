@@ -17,10 +17,10 @@ pub(super) fn cycles(nest: &LoopNest, target: &Target, block: &[Placed], var: Va
         // the longest way through this iteration from the sink of `back` to its source
         let mut reach = vec![None; block.len()];
         reach[back.sink] = Some(back.latency);
-        for at in back.sink..block.len() {
-            let Some(here) = reach[at] else { continue };
-            for e in edges.iter().filter(|e| e.distance == 0 && e.source == at && e.sink > at) {
-                let there = here + e.latency;
+        for store in back.sink..block.len() {
+            let Some(latency_here) = reach[store] else { continue };
+            for e in edges.iter().filter(|e| e.distance == 0 && e.source == store && e.sink > store) {
+                let there = latency_here + e.latency;
                 reach[e.sink] = Some(reach[e.sink].map_or(there, |r: f64| r.max(there)));
             }
         }
@@ -71,7 +71,7 @@ impl Chains<'_> {
         let store = &self.block[sink];
         let mut edges = vec![];
         let integers = self.nest.buffer(store.buffer).dtype.is_integer();
-        let start = Latency { cycles: 0.0, sums: self.scalar(store).then_some(0.0) };
+        let start = Latency { cycles: 0.0, sums: store.vector().is_none().then_some(0.0) };
         let start = match store.reduce {
             // a product that is added is part of the sum
             Some(BinaryOp::Add) if !integers && matches!(store.value, Expr::Binary(BinaryOp::Mul, ..)) => {
@@ -80,12 +80,12 @@ impl Chains<'_> {
             Some(op) => self.after(start, op, integers),
             None => start,
         };
-        let own = start.total();
+        let update_latency = start.total();
         if store.reduce.is_some() {
             let place = address_of(self.nest, store.buffer, store.index);
             match place {
                 Some(a) if !a.uses(self.var) => {
-                    edges.push(Edge { source: sink, sink, distance: 1, latency: own });
+                    edges.push(Edge { source: sink, sink, distance: 1, latency: update_latency });
                 }
                 Some(_) => {}
                 // any element may be updated again at once
@@ -93,7 +93,7 @@ impl Chains<'_> {
                     source: sink,
                     sink,
                     distance: 1,
-                    latency: own + self.target.machine.forward_cycles,
+                    latency: update_latency + self.target.machine.forward_cycles,
                 }),
             }
         }
@@ -137,7 +137,7 @@ impl Chains<'_> {
 
     /// Calls `f` on each load of `e`, a value of integers or of floats, with the latency from it until the result.
     fn walk(&self, e: &Expr, after: Latency, integers: bool, f: &mut impl FnMut(BufferId, &[Index], f64)) {
-        let (fma, one) = (self.target.machine.fma_latency as f64, self.target.machine.integer_latency);
+        let (fma, integer) = (self.target.machine.fma_latency as f64, self.target.machine.integer_latency);
         let product = |e: &Expr| matches!(e, Expr::Binary(BinaryOp::Mul, ..));
         let sums = matches!(e, Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..)) && !integers;
         let contracts = sums && e.operands().any(product);
@@ -149,10 +149,10 @@ impl Chains<'_> {
             Expr::Const(_) | Expr::Index(_) => return,
             Expr::Binary(..) if contracts => after.and(fma),
             Expr::Binary(op, ..) => self.after(after, *op, integers),
-            Expr::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not, _) => after.and(one),
+            Expr::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not, _) => after.and(integer),
             Expr::Unary(op, _) => after.and(2.0 * op.cost().cycles),
-            Expr::Select(..) => after.and(one + f64::from(!integers)),
-            Expr::Compare(..) if integers => after.and(one),
+            Expr::Select(..) => after.and(integer + f64::from(!integers)),
+            Expr::Compare(..) if integers => after.and(integer),
             Expr::Compare(..) | Expr::Cast(..) | Expr::Bitcast(..) => after.and(fma),
         };
         for operand in e.operands() {
@@ -166,11 +166,6 @@ impl Chains<'_> {
         let is_sum = matches!(op, BinaryOp::Add | BinaryOp::Sub) && !integers;
         let sums = after.sums.filter(|_| is_sum).map(|sums| sums + self.target.machine.scalar_add_latency);
         Latency { cycles: after.cycles + self.latency(op, integers), sums }
-    }
-
-    /// Returns true if no loop over lanes is around a store.
-    fn scalar(&self, store: &Placed) -> bool {
-        store.around.iter().all(|e| e.lanes.is_none())
     }
 
     fn latency(&self, op: BinaryOp, integers: bool) -> f64 {

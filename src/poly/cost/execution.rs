@@ -119,12 +119,17 @@ fn fixed(lower: &[Bound], upper: &[Bound]) -> bool {
     }
 }
 
+/// The variables of an affine form.
+fn variables_of(a: &Affine) -> impl Iterator<Item = Var> {
+    a.terms.iter().map(|t| t.0)
+}
+
 /// The variables of an expression.
 fn variables(e: &Expr) -> BTreeSet<Var> {
     let mut out = BTreeSet::new();
     e.visit(&mut |e| match e {
-        Expr::Index(a) => out.extend(a.terms.iter().map(|t| t.0)),
-        Expr::Load(access) => access.affine_forms().for_each(|a| out.extend(a.terms.iter().map(|t| t.0))),
+        Expr::Index(a) => out.extend(variables_of(a)),
+        Expr::Load(access) => out.extend(access.affine_forms().flat_map(variables_of)),
         _ => {}
     });
     out
@@ -199,9 +204,9 @@ impl<'a> Pricer<'a> {
                             let copies: f64 = around.iter().map(|e| e.copies).product();
                             let columns = columns::iterations(self.nest, self.target, stmt).map(|n| (*var, n));
                             let outside = std::mem::replace(&mut self.columns, columns);
-                            let (one, innermost) = self.body(body, Some(*var));
+                            let (iteration, innermost) = self.body(body, Some(*var));
                             self.columns = outside;
-                            total.add(one, share * copies * trips);
+                            total.add(iteration, share * copies * trips);
                             let turns = self.turns(trips, innermost, fixed(lower, upper));
                             let bounds = self.target.machine.bound_cycles * terms(lower, upper);
                             total.loops += share * copies * (turns + bounds);
@@ -250,31 +255,33 @@ impl<'a> Pricer<'a> {
         let (mut work, machine) = (Work::default(), &self.target.machine);
         let mut seen = Seen { addresses: self.addresses(block), ..Seen::default() };
         for store in block {
-            let mut one = Work::default();
+            let mut added = Work::default();
             if store.terms > 1 {
-                self.tensor(store, inner, &mut one, &mut seen);
-                work.add(one, store.share);
+                self.tensor(store, inner, &mut added, &mut seen);
+                work.add(added, store.share);
                 continue;
             }
             if self.adds_pairs(store, inner) {
-                self.pairs(store, inner, &mut one, &mut seen);
-                work.add(one, store.share);
+                self.pairs(store, inner, &mut added, &mut seen);
+                work.add(added, store.share);
                 continue;
             }
             let factor = store.reduce == Some(BinaryOp::Add) && matches!(store.value, Expr::Binary(BinaryOp::Mul, ..));
-            let uses = self.expression(store.value, store, inner, &mut one, &mut seen, factor);
-            self.store(store, inner, uses, &mut one, &mut seen);
-            let scalar = store.around.iter().all(|e| e.lanes.is_none());
-            let rate = if scalar { machine.scalar_per_cycle } else { machine.fma_per_cycle as f64 };
-            one.arithmetic *= machine.fma_per_cycle as f64 / rate;
-            work.add(one, store.share);
+            let uses = self.expression(store.value, store, inner, &mut added, &mut seen, factor);
+            self.store(store, inner, uses, &mut added, &mut seen);
+            let rate = match store.vector() {
+                None => machine.scalar_per_cycle,
+                Some(_) => machine.fma_per_cycle as f64,
+            };
+            added.arithmetic *= machine.fma_per_cycle as f64 / rate;
+            work.add(added, store.share);
         }
         work
     }
 
     /// Returns true if a sum in lanes takes two terms at a time.
     fn adds_pairs(&self, store: &Placed, inner: Option<Var>) -> bool {
-        let lanes = store.around.iter().find(|e| e.lanes.is_some());
+        let lanes = store.vector();
         let along = |terms: Var| {
             let place = (store.buffer, store.index);
             let loops = (terms, lanes.map(|e| e.var));
@@ -289,14 +296,14 @@ impl<'a> Pricer<'a> {
     /// Adds a sum of products of 16 bits: for two terms one instruction that multiplies, one that adds, and a load of each factor.
     fn pairs(&self, store: &Placed<'a>, inner: Option<Var>, work: &mut Work, seen: &mut Seen<'a>) {
         let both = Placed { terms: 2, ..store.clone() };
-        let mut one = Work::default();
-        one.arithmetic += self.copies(store, inner, &variables(store.value));
+        let mut pair = Work::default();
+        pair.arithmetic += self.copies(store, inner, &variables(store.value));
         store.value.visit_accesses(&mut |access| {
-            let uses = access.affine_forms().flat_map(|a| a.terms.iter().map(|t| t.0)).collect();
-            self.load(access, &both, inner, &uses, &mut one, seen);
+            let uses = access.affine_forms().flat_map(variables_of).collect();
+            self.load(access, &both, inner, &uses, &mut pair, seen);
         });
-        self.store(store, inner, variables(store.value), &mut one, seen);
-        work.add(Work { arithmetic: one.arithmetic / 2.0, loads: one.loads / 2.0, ..one }, 1.0);
+        self.store(store, inner, variables(store.value), &mut pair, seen);
+        work.add(Work { arithmetic: pair.arithmetic / 2.0, loads: pair.loads / 2.0, ..pair }, 1.0);
     }
 
     /// Adds a tensor instruction, whose sum is in registers: itself, and the loads of its operands.
@@ -305,7 +312,7 @@ impl<'a> Pricer<'a> {
             return self.tiles(store, work);
         }
         store.value.visit_accesses(&mut |access| {
-            let uses = access.affine_forms().flat_map(|a| a.terms.iter().map(|t| t.0)).collect();
+            let uses = access.affine_forms().flat_map(variables_of).collect();
             self.load(access, store, inner, &uses, work, seen);
         });
         work.arithmetic += store.around.iter().map(|e| e.copies).product::<f64>();
@@ -352,15 +359,14 @@ impl<'a> Pricer<'a> {
         }
         match e {
             Expr::Load(access) => {
-                let forms = access.affine_forms();
-                forms.for_each(|a| uses.extend(a.terms.iter().map(|t| t.0)));
+                uses.extend(access.affine_forms().flat_map(variables_of));
                 for i in access.index.iter().filter_map(Index::value) {
                     uses.extend(self.expression(i, store, inner, work, seen, false));
                 }
                 self.load(access, store, inner, &uses, work, seen);
                 return uses;
             }
-            Expr::Index(a) => uses.extend(a.terms.iter().map(|t| t.0)),
+            Expr::Index(a) => uses.extend(variables_of(a)),
             _ => {}
         }
         if fused || repeated {
@@ -405,9 +411,7 @@ impl<'a> Pricer<'a> {
 
     /// Returns true if quotients and roots of whole vectors may be products with inverses.
     fn is_by_inverse(&self, store: &Placed) -> bool {
-        self.target.isa == Isa::Avx512
-            && self.nest.buffer(store.buffer).dtype.is_float()
-            && store.around.iter().any(|e| e.lanes.is_some())
+        self.target.isa == Isa::Avx512 && self.nest.buffer(store.buffer).dtype.is_float() && store.vector().is_some()
     }
 
     fn is_single(&self, store: &Placed) -> bool {
@@ -422,7 +426,7 @@ impl<'a> Pricer<'a> {
 
     /// Cycles in which the divider takes no other quotient or root.
     fn division(&self, e: &Expr, store: &Placed) -> f64 {
-        if store.around.iter().any(|e| e.lanes.is_some()) {
+        if store.vector().is_some() {
             return self.target.machine.division_cycles[usize::from(!self.is_single(store))];
         }
         let all = match e {
@@ -468,7 +472,7 @@ impl<'a> Pricer<'a> {
 
     /// Loads and permutations for each vector of a column, where several are transposed together.
     fn transposed(&self, access: &Access, store: &Placed) -> Option<(f64, f64)> {
-        let vector = store.around.iter().find(|e| e.lanes.is_some())?;
+        let vector = store.vector()?;
         if !columns::pays(self.nest, store.buffer, store.index, store.value, vector.var) {
             return None;
         }
@@ -488,7 +492,7 @@ impl<'a> Pricer<'a> {
 
     /// Slots of the ports of one access, as often as a load of a whole vector has one.
     fn slots(&self, buffer: BufferId, index: &[Index], store: &Placed, written: bool) -> f64 {
-        let Some(vector) = store.around.iter().find(|e| e.lanes.is_some()) else { return 1.0 };
+        let Some(vector) = store.vector() else { return 1.0 };
         let (lanes, machine) = (vector.lanes.unwrap_or(1.0), &self.target.machine);
         let bytes = self.nest.buffer(buffer).dtype.bytes();
         let distance = distance_along(self.nest, buffer, index, vector.var);
@@ -512,8 +516,7 @@ impl<'a> Pricer<'a> {
 
     fn store(&self, store: &Placed, inner: Option<Var>, mut uses: BTreeSet<Var>, work: &mut Work, seen: &mut Seen<'a>) {
         seen.written(store.buffer);
-        let place: BTreeSet<Var> =
-            store.index.iter().filter_map(Index::affine).flat_map(|a| a.terms.iter().map(|t| t.0)).collect();
+        let place: BTreeSet<Var> = store.index.iter().filter_map(Index::affine).flat_map(variables_of).collect();
         let computed = store.index.iter().any(|i| i.value().is_some());
         uses.extend(&place);
         let copies = store.around.iter().filter(|e| uses.contains(&e.var)).map(|e| e.copies).product::<f64>();
@@ -551,10 +554,10 @@ impl<'a> Pricer<'a> {
     /// Returns true if the element is in a register: of a local buffer whose subscripts are constants once loops are
     /// expanded.
     fn in_registers(&self, buffer: BufferId, index: &[Index], store: &Placed) -> bool {
-        let known = |v: Var| store.around.iter().any(|e| e.var == v);
+        let expanded = |v: Var| store.around.iter().any(|e| e.var == v);
         let buffer = self.nest.buffer(buffer);
         let few = buffer.span() <= (self.target.vector_registers * self.target.lanes(buffer.dtype.bytes())) as i64;
-        let fixed = |i: &Index| i.affine().is_some_and(|a| a.terms.iter().all(|t| known(t.0)));
+        let fixed = |i: &Index| i.affine().is_some_and(|a| a.terms.iter().all(|t| expanded(t.0)));
         buffer.literals.is_some() || buffer.kind == BufferKind::Local && few && index.iter().all(fixed)
     }
 

@@ -39,8 +39,8 @@ impl Span {
                 Some(_) if coefficient == 0 => continue,
                 Some(_) if coefficient != 1 => return None,
                 Some(lanes) => {
-                    let rest = (e.trips % lanes) as usize;
-                    masked = masks && rest > 0 && !is_register(rest * nest.buffer(buffer).dtype.bytes());
+                    let remainder = (e.trips % lanes) as usize;
+                    masked = masks && remainder > 0 && !is_register(remainder * nest.buffer(buffer).dtype.bytes());
                     length = if masked { lanes } else { lanes.min(e.trips) } as i64;
                     lanes as i64
                 }
@@ -115,13 +115,13 @@ pub(super) fn blocked_loads(
 
 /// Copies of a load that wait for a store: of this iteration where it is `earlier` or writes what the load's own statement
 /// reads, or of the iteration before.
-fn waits(load: &Span, written: &Span, earlier: bool, own: bool, inner: Option<Var>) -> usize {
+fn waits(load: &Span, written: &Span, earlier: bool, same_statement: bool, inner: Option<Var>) -> usize {
     let apart = load.base.add_scaled(&written.base, -1);
     if !apart.is_constant() {
         return 0;
     }
     let step = inner.map_or(0, |v| load.base.coefficient(v));
-    let distances = [(earlier || own, apart.constant), (step != 0, apart.constant + step)];
+    let distances = [(earlier || same_statement, apart.constant), (step != 0, apart.constant + step)];
     let blocked =
         |start: i64| distances.iter().any(|&(happens, apart)| happens && load.waits_for(start, written, apart));
     load.starts.iter().filter(|&&start| blocked(start)).count()

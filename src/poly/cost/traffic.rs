@@ -231,18 +231,18 @@ impl Model<'_> {
     }
 
     /// Returns the footprint of all iterations of loop `l`, given that of one iteration.
-    fn sweep(&self, one: &Footprint, l: usize, length: f64) -> Footprint {
+    fn sweep(&self, iteration: &Footprint, l: usize, length: f64) -> Footprint {
         let mut regions = vec![];
-        for region in &one.regions {
+        for region in &iteration.regions {
             self.add(&mut regions, sweep(region, l, length));
         }
-        let (inside, touched) = (self.bytes(&one.regions), self.touched(&regions));
+        let (inside, touched) = (self.bytes(&iteration.regions), self.touched(&regions));
         let mut fetched = [touched; 3];
         for (level, fetched) in fetched.iter_mut().enumerate() {
-            let apart = one.fetched[level].times(length);
+            let apart = iteration.fetched[level].times(length);
             if !self.fits(inside, level) {
                 *fetched = touched.max(apart);
-            } else if one.fetched[level].starts > self.target.machine.page_streams as f64 {
+            } else if iteration.fetched[level].starts > self.target.machine.page_streams as f64 {
                 // more rows than the prefetcher follows: the next iteration starts each anew
                 let fresh = (touched.bytes / apart.bytes).min(1.0);
                 fetched.starts = fetched.starts.max(fresh * apart.starts);
@@ -293,10 +293,10 @@ impl Model<'_> {
             restore(self);
         }
         self.counts.shares.push(share);
-        let mut found = self.body(body);
+        let mut footprint = self.body(body);
         restore(self);
-        found.fetched = found.fetched.map(|f| f.times(share));
-        found
+        footprint.fetched = footprint.fetched.map(|f| f.times(share));
+        footprint
     }
 
     fn fits(&self, bytes: f64, level: usize) -> bool {
@@ -355,15 +355,15 @@ impl Model<'_> {
 
     /// The loops on which the value of an expression depends.
     fn loops_of(&self, e: &Expr) -> Vec<usize> {
-        let mut found = vec![];
-        let mut add = |a: &Affine| found.extend(self.form(a, 1).terms.iter().map(|t| t.0));
+        let mut loops = vec![];
+        let mut add = |a: &Affine| loops.extend(self.form(a, 1).terms.iter().map(|t| t.0));
         e.visit(&mut |e| {
             if let Expr::Index(a) = e {
                 add(a);
             }
         });
         e.visit_accesses(&mut |a| a.index.iter().filter_map(Index::affine).for_each(&mut add));
-        found
+        loops
     }
 
     fn bytes(&self, regions: &[Region]) -> f64 {
