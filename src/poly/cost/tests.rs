@@ -272,4 +272,11 @@ fn a_load_waits_for_a_store_that_does_not_forward_to_it() {
     let single = "unroll k in 0..16 { Y[i][k] = X[i][k]; }";
     assert!(near(after(single, "Y")), "{}", after(single, "Y"));
     assert_eq!([after(single, "X"), after("vector k in 0..16 { Y[i][k] = X[i][k]; }", "Y")], [0.0; 2]);
+    // four elements inside of what a vector wrote: one under a mask forwards to nothing
+    let inside = "vector j in 0..LANES { Y[i][j] = X[i][j]; } vector k in 0..4 { Y[i][k + 16] = Y[i][k + 2]; }";
+    assert!(near(of(32, 10, inside)), "{}", of(32, 10, inside));
+    assert_eq!(of(32, 16, inside), 0.0);
+    // accumulators that the loop does not move along stay in registers
+    let sums = "unroll k in 0..2 { vector j in 0..LANES { Y[0][LANES*k + j] add = X[i][j]; } }";
+    assert!(of(32, 10, sums) < 0.5 * wait, "{}", of(32, 10, sums));
 }
