@@ -415,6 +415,45 @@ mod tests {
         }
         let between = "loop p(N = 9) { f32 A[N][N], B[N][N], x[N]
             for i in 0..N { x[i] = 0  for j in 0..N A[i][j] = B[i][j] } }";
+
+    #[test]
+    fn loops_stay_where_another_access_needs_both() {
+        for (text, stay) in [
+            // two of three channels of a window
+            (
+                "f32 X[N][N+4][3], k[5], H[N][N][2]
+                 for i in 0..N for j in 0..N for c in 0..2 {
+                     H[i][j][c] = 0  for s in 0..5 H[i][j][c] += k[s] * X[i][j+s][c] }",
+                vec!["i j c", "i j c s"],
+            ),
+            // neighbours, which another statement reads
+            (
+                "f32 A[N][N], B[N][N]
+                 for i in 0..N for j in 0..N A[i][j] = 2
+                 for i in 0..N for j in 0..N-1 B[i][j] = A[i][j+1]",
+                vec!["i j", "i j"],
+            ),
+            // a loop that begins at the iteration of another
+            ("f32 B[N][N]  for i in 0..N for j in 0..N for k in j..j+3 B[i][j] += 2", vec!["i j k"]),
+            // two pairs of loops over one array
+            (
+                "f32 A[N][N], B[N][N]
+                 for i in 0..N for j in 0..N for k in 0..N for l in 0..N B[i][j] += A[i][j] * A[k][l]",
+                vec!["i j k l"],
+            ),
+            // two pairs of dimensions of one array
+            (
+                "f32 T[N][N][N], V[N][N]
+                 for i in 0..N for j in 0..N V[i][j] = T[i][j][0]
+                 for j in 0..N for k in 0..N V[j][k] += T[0][j][k]",
+                vec!["i j", "j k"],
+            ),
+            // a subscript from data beside them
+            ("i32 X[N][N]  f32 A[N][N][N]  for i in 0..N for j in 0..N A[i][j][X[i][j]] += 1", vec!["i j"]),
+        ] {
+            assert_eq!(loops(&format!("loop p(N = 9) {{ {text} }}")), stay, "{text}");
+        }
+    }
         assert_eq!(loops(between), ["i", "i j"]);
     }
 }
