@@ -32,17 +32,15 @@ pub fn merge_iterators(scop: &mut Scop) {
     }
 }
 
-/// A loop program with one loop in place of two wherever that changes no dependence.
+/// A loop program in its original order with one loop in place of two wherever that changes no dependence.
 pub fn coalesce(scop: &Scop) -> Scop {
     let mut out = scop.clone();
-    let found = |scop: &Scop, seed| {
+    let candidate = |scop: &Scop, seed| {
         let merge = close(scop, seed, true)?;
         let root = joined(&scop.order.root, scop, &merge)?;
         Some((merge, root))
     };
-    while out.privates.is_empty()
-        && let Some((merge, root)) = seeds(&out).into_iter().find_map(|seed| found(&out, seed))
-    {
+    while let Some((merge, root)) = seeds(&out).into_iter().find_map(|seed| candidate(&out, seed)) {
         out.order = Schedule { root };
         apply(&mut out, &merge);
     }
@@ -101,18 +99,19 @@ fn values_mut(statement: &mut Statement) -> impl std::iter::Iterator<Item = &mut
 
 /// The name of the iterator that two of a statement become.
 fn joined_name(statement: &Statement, i: Var, j: Var) -> String {
-    let [outer, inner] = [i, j].map(|v| &statement.iterators[v.0 as usize].name);
+    let [outer, inner] = [i, j].map(|v| &statement.iterator(v).name);
     unused_name(&statement.iterators, &format!("{outer}{inner}"))
 }
 
 /// The smallest merge that joins iterators `i` and `j` of statement `s`, or `None` when there is none. `ordered` statements are
 /// those of a loop program.
 fn close(scop: &Scop, (s, i, j): (usize, Var, Var), ordered: bool) -> Option<Merge> {
-    let mut closure = Closure { scop, ordered, merge: Merge::default(), statements: vec![(s, i, j)], tensors: vec![] };
+    let mut closure =
+        Closure { scop, ordered, merge: Merge::default(), open_pairs: vec![(s, i, j)], open_dimensions: vec![] };
     loop {
-        if let Some((s, i, j)) = closure.statements.pop() {
+        if let Some((s, i, j)) = closure.open_pairs.pop() {
             closure.add_pair(s, i, j)?;
-        } else if let Some((buffer, d)) = closure.tensors.pop() {
+        } else if let Some((buffer, d)) = closure.open_dimensions.pop() {
             closure.add_dimensions(buffer, d)?;
         } else {
             return Some(closure.merge);
@@ -126,9 +125,9 @@ struct Closure<'a> {
     ordered: bool,
     merge: Merge,
     /// Pairs still to be added.
-    statements: Vec<(usize, Var, Var)>,
+    open_pairs: Vec<(usize, Var, Var)>,
     /// Dimensions still to be added.
-    tensors: Vec<(BufferId, usize)>,
+    open_dimensions: Vec<(BufferId, usize)>,
 }
 
 impl Closure<'_> {
@@ -144,7 +143,7 @@ impl Closure<'_> {
             None => self.merge.pairs.insert(s, (i, j)),
         };
         let statement = &self.scop.statements[s];
-        let extent = statement.iterators[j.0 as usize].extent;
+        let extent = statement.extent(j);
         let uses = |a: &Affine| a.uses(i) || a.uses(j);
         if i == j || statement.domain.iter().any(uses) || values(statement).any(|e| uses_as_value(e, &uses)) {
             return None;
@@ -154,7 +153,7 @@ impl Closure<'_> {
             return None;
         }
         let mut possible = true;
-        let mut found = vec![];
+        let mut dimensions = vec![];
         for_each_access(statement, &mut |buffer, index, guard| {
             possible &= !guard.iter().any(uses);
             let mut d = 0;
@@ -164,49 +163,48 @@ impl Closure<'_> {
                     possible &= (window || leading(&index[d]) == Some(i))
                         && index.get(d + 1).and_then(exact) == Some(j)
                         && self.scop.tensor(buffer).shape[d + 1..].first() == Some(&extent);
-                    found.push((buffer, d));
+                    dimensions.push((buffer, d));
                     d += 1;
                 }
                 d += 1;
             }
         });
-        self.tensors.extend(found);
+        self.open_dimensions.extend(dimensions);
         possible.then_some(())
     }
 
     /// Adds two dimensions of a tensor, if all accesses to it allow it.
     fn add_dimensions(&mut self, buffer: BufferId, d: usize) -> Option<()> {
         match self.merge.dimensions.get(&buffer) {
-            Some(&known) => return (known == d).then_some(()),
+            Some(&dimension) => return (dimension == d).then_some(()),
             None => self.merge.dimensions.insert(buffer, d),
         };
-        let (extent, windows) = (self.scop.tensor(buffer).shape[d + 1], self.has_windows(buffer));
+        let windows = self.has_windows(buffer);
         let scattered = |s: &Statement| s.target == buffer && s.is_scatter();
         let mut possible = !self.scop.statements.iter().any(scattered);
-        let mut found = vec![];
+        let mut pairs = vec![];
         let mut offsets = BTreeSet::new();
         for (s, statement) in self.scop.statements.iter().enumerate() {
             for_each_access(statement, &mut |other, index, _| {
                 if other != buffer {
                     return;
                 }
-                let known = self.merge.pairs.get(&s);
+                let pair = self.merge.pairs.get(&s);
                 match (&index[d], &index[d + 1]) {
                     (Index::Affine(a), Index::Affine(_)) if a.is_constant() => {}
                     // the pair is in the merge already, where this access was looked at
-                    (Index::Affine(a), b) if windows && known.is_some_and(|p| a.uses(p.0) && exact(b) == Some(p.1)) => {
-                    }
+                    (Index::Affine(a), b) if windows && pair.is_some_and(|p| a.uses(p.0) && exact(b) == Some(p.1)) => {}
                     (a, b) => match (leading(a), exact(b)) {
-                        (Some(i), Some(j)) if statement.iterators[j.0 as usize].extent == extent => {
+                        (Some(i), Some(j)) => {
                             offsets.extend(a.affine().map(|a| a.constant));
-                            found.push((s, i, j))
+                            pairs.push((s, i, j))
                         }
                         _ => possible = false,
                     },
                 }
             });
         }
-        self.statements.extend(found);
+        self.open_pairs.extend(pairs);
         (possible && (windows || !self.ordered || offsets.len() <= 1)).then_some(())
     }
 }
@@ -238,9 +236,9 @@ fn joined_below(node: &Node, scop: &Scop, merge: &Merge) -> Option<Node> {
     let over_first = |row: &Row| {
         row.phi.iter().any(|(id, phi)| merge.pairs.get(&(id.0 as usize)).is_some_and(|pair| phi.uses(pair.0)))
     };
-    if let Some(at) = rows.iter().position(over_first) {
-        let inner = (at + 1 < rows.len()).then(|| rows.remove(at + 1))?;
-        rows[at] = joined_row(&rows[at], &inner, scop, merge)?;
+    if let Some(position) = rows.iter().position(over_first) {
+        let inner = (position + 1 < rows.len()).then(|| rows.remove(position + 1))?;
+        rows[position] = joined_row(&rows[position], &inner, scop, merge)?;
     }
     let below = joined_below(below, scop, merge)?;
     Some(Node::Band(Band { rows, permutable: false }, Box::new(below)))
@@ -252,7 +250,7 @@ fn joined_row(outer: &Row, inner: &Row, scop: &Scop, merge: &Merge) -> Option<Ro
     let join = |(id, first): &(StatementId, Affine)| {
         let &(i, j) = merge.pairs.get(&(id.0 as usize))?;
         let second = inner.of(*id);
-        let width = scop.statement(*id).iterators[j.0 as usize].extent;
+        let width = scop.statement(*id).extent(j);
         widths.insert((width, second.constant));
         let single = first.terms[..] == [(i, 1)] && second.terms[..] == [(j, 1)];
         single.then(|| (*id, first.scale(width).add_scaled(second, 1)))
@@ -415,6 +413,8 @@ mod tests {
         }
         let between = "loop p(N = 9) { f32 A[N][N], B[N][N], x[N]
             for i in 0..N { x[i] = 0  for j in 0..N A[i][j] = B[i][j] } }";
+        assert_eq!(loops(between), ["i", "i j"]);
+    }
 
     #[test]
     fn loops_stay_where_another_access_needs_both() {
@@ -453,7 +453,5 @@ mod tests {
         ] {
             assert_eq!(loops(&format!("loop p(N = 9) {{ {text} }}")), stay, "{text}");
         }
-    }
-        assert_eq!(loops(between), ["i", "i j"]);
     }
 }
