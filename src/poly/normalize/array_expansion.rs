@@ -355,6 +355,12 @@ mod tests {
                for i in 0..N for t in 0..4 { x[i] = A[i][0][t] * 2.0  B[i] = B[i] + x[i] } }",
         );
         assert_eq!(shape(&scop, "x"), [9, 4, 9]);
+        // one of the accesses is to an element that all iterations share
+        let scop = expanded(
+            "loop p(N = 9) { f64 A[N][N], B[N][N]\n temp f64 x[N]
+               for i in 0..N for j in 0..N { x[j] = A[i][j]  x[0] = A[i][0] * 2.0  B[i][j] = x[0] + 1.0 } }",
+        );
+        assert_eq!(shape(&scop, "x"), [9, 9, 9]);
     }
 
     #[test]
