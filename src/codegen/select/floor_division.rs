@@ -74,7 +74,8 @@ mod tests {
     #[test]
     fn every_quotient_of_small_intervals_is_exact() {
         for divisor in 1..70 {
-            for (low, high) in [(0, 0), (0, 500), (-300, 200), (-200, -100), (70, 90), (-1, 0)] {
+            let ends = [(0, 500), (-300, 200), (-200, -100), (70, 90), (-1, 0)];
+            for (low, high) in ends.into_iter().chain((0..100).flat_map(|n| [(0, n), (-n, n), (-n, 0)])) {
                 let by = inverse(divisor, (low, high)).unwrap();
                 let wrong = (low..=high).find(|&x| quotient(x, by) != x.div_euclid(divisor));
                 assert_eq!(wrong, None, "{divisor} {low}..={high} {by:?}");
