@@ -4,7 +4,7 @@ mod common;
 
 use common::root;
 use std::collections::BTreeMap;
-use tilewright::{Algorithm, DType, GraphBuilder, Model, Options, Report, Sort, Tensor};
+use tilewright::{Algorithm, DType, File, GraphBuilder, Model, Options, Report, Sort, Target, Tensor};
 
 fn report(name: &str) -> Report {
     let model = Model::load(root().join(format!("tests/fixtures/operators/{name}.onnx"))).unwrap();
@@ -108,4 +108,25 @@ fn kernels_are_listed_by_time_or_as_they_run() {
         })
     };
     assert_eq!(count(&run), count(&report.kernels.iter().map(|k| k.name.clone()).collect::<Vec<_>>()));
+}
+
+/// Loop programs are planned with the constants of the processor's core, networks with those of the target.
+#[test]
+fn loop_programs_have_constants_of_their_own() {
+    let text = "loop p(N = 4000) { f32 x[N], y[N]  for i in 0..N y[i] += x[i] * 2 }";
+    let program = Model::from_program(File::parse("p.tile", text).unwrap(), None, None).unwrap();
+    let network = Model::load(root().join("tests/fixtures/operators/conv_batch_norm_relu.onnx")).unwrap();
+    let predicted = |model: &Model, target: &Target| {
+        let options = Options { target: Some(target.clone()), ..Options::default() };
+        model.compile_module(&options).unwrap().1.kernels[0].predicted_us
+    };
+    let target = Target::avx2();
+    let (mut slow_loops, mut slow_networks) = (target.clone(), target.clone());
+    slow_loops.loop_machine.clock_ghz /= 4.0;
+    slow_networks.machine.clock_ghz /= 4.0;
+    for (model, slow, same) in [(&program, &slow_loops, &slow_networks), (&network, &slow_networks, &slow_loops)] {
+        let time = predicted(model, &target);
+        assert_eq!(predicted(model, same), time);
+        assert!(predicted(model, slow) > time, "{} {time}", predicted(model, slow));
+    }
 }

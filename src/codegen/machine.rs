@@ -364,3 +364,22 @@ machine! {
     weights_level usize = 2;
         "index of `bandwidth`", "Where weights come from, whatever their size: all others of the network were read since the last run", "Unmeasured";
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_is_known_by_maker_family_and_model() {
+        let core = |vendor: &[u8; 12], family, model| {
+            let id = ProcessorId { vendor: *vendor, family, model };
+            Core::ALL.into_iter().find(|core| core.is(id)).map(|core| core.name)
+        };
+        assert_eq!(core(b"AuthenticAMD", 0x1a, 0x02), Some("znver5"));
+        for (vendor, family, model) in
+            [(b"GenuineIntel", 0x1a, 0x02), (b"AuthenticAMD", 0x19, 0x02), (b"AuthenticAMD", 0x1a, 0x44)]
+        {
+            assert_eq!(core(vendor, family, model), None, "{family:x} {model:x}");
+        }
+    }
+}

@@ -214,6 +214,14 @@ impl Target {
         Target { machine: self.loop_machine, ..self }
     }
 
+    /// The target on a processor core: loop programs have its constants where they are for vectors of the target's width.
+    fn on_core(self, core: Option<Core>) -> Target {
+        match core.filter(|core| core.vector_bytes == self.vector_bytes) {
+            Some(core) => Target { loop_machine: core.machine, ..self },
+            None => self,
+        }
+    }
+
     /// The target with caches of other sizes.
     pub fn with_caches(mut self, cache_bytes: [usize; 3]) -> Target {
         self.machine.cache_bytes = cache_bytes;
@@ -263,10 +271,7 @@ impl Target {
             Isa::Avx2 => &["avxvnni"],
             Isa::Neon => &["dotprod", "i8mm", "bf16"],
         };
-        let target = match Core::host().filter(|core| core.vector_bytes == target.vector_bytes) {
-            Some(core) => Target { loop_machine: core.machine, ..target },
-            None => target,
-        };
+        let target = target.on_core(Core::host());
         Some(more.iter().fold(target, |target, word| {
             if Features::by_name(word).is_some_and(|feature| target.features.contains(feature)) {
                 return target;
@@ -288,5 +293,18 @@ mod tests {
         assert!(refusal("x86-64-avx2+avxvni").ends_with("did you mean `avxvnni`?"));
         assert!(refusal("x86-64-avx2+dotprod").contains("`dotprod` is not a feature of the processors of x86-64-avx2"));
         assert_eq!(Target::by_name("x86-64-avx2+avxvnni").unwrap().name, "x86-64-avx2+avxvnni");
+    }
+
+    #[test]
+    fn constants_of_a_core_are_for_loop_programs_in_its_vectors() {
+        let core = || Core::ALL.into_iter().find(|core| core.name == "znver5");
+        let generic = Target::avx512();
+        let target = generic.clone().on_core(core());
+        assert_ne!(target.loop_machine, generic.machine);
+        assert_eq!((target.machine, target.clone().for_loops().machine), (generic.machine, core().unwrap().machine));
+        for other in [Target::avx2(), Target::neon()] {
+            assert_eq!(other.clone().on_core(core()), other);
+        }
+        assert_eq!(generic.clone().on_core(None), generic);
     }
 }
