@@ -25,16 +25,16 @@ const PLAUSIBLE: f64 = 10.0;
 pub fn measure(target: &Target, seconds: f64) -> Result<Machine> {
     let part = seconds / 20.0;
     let table = target.machine;
-    let near = |value: f64, known: f64| rounded(value.clamp(known / PLAUSIBLE, known * PLAUSIBLE));
+    let near = |value: f64, expected: f64| rounded(value.clamp(expected / PLAUSIBLE, expected * PLAUSIBLE));
     let clock_ghz = near(stream::measure_clock(target, part)?, table.clock_ghz);
     let rate = measure_rates::<f64>(target, part)?.from_registers;
     let cycles = |ns: f64| ns * clock_ghz;
     // other targets than AVX-512 divide always
-    let division = |operation: Divider, bytes: usize, known: f64| -> Result<f64> {
+    let division = |operation: Divider, bytes: usize, expected: f64| -> Result<f64> {
         if target.isa != Isa::Avx512 && !matches!(operation, Divider::Division | Divider::Root) {
-            return Ok(known);
+            return Ok(expected);
         }
-        Ok(near(cycles(divider::measure(target, operation, bytes, part)?), known))
+        Ok(near(cycles(divider::measure(target, operation, bytes, part)?), expected))
     };
     let levels = stream::measure_bandwidth(target, part)?;
     let mut bandwidth = table.bandwidth;

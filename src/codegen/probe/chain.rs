@@ -1,8 +1,8 @@
 //! Latencies: chains of operations each of which needs the result of the one before.
 
 use crate::codegen::Target;
-use crate::codegen::probe::kernel::{Probe, Repeated, least_seconds};
-use crate::codegen::vcode::{Inst, Lane, VBinary, VType, Vreg};
+use crate::codegen::probe::kernel::{Probe, Repeated, least_seconds, whole_vector};
+use crate::codegen::vcode::{Inst, Lane, VBinary, Vreg};
 use crate::runtime::{Result, Tensor};
 
 /// Operations of a step, and steps of a run.
@@ -30,7 +30,7 @@ fn probe(target: &Target, operation: Operation) -> Result<Probe> {
         Operation::IntegerAdd => (Lane::I32, Tensor::new(&[lanes as i64], &vec![1i32; lanes])),
         Operation::Fma | Operation::Add => (Lane::F32, Tensor::new(&[lanes as i64], &vec![1f32; lanes])),
     };
-    let ty = VType { lane, lanes: lanes as u8 };
+    let ty = whole_vector(target, lane);
     let (sum, one) = (Vreg(0), Vreg(1));
     let next = match operation {
         Operation::Fma => Inst::VFma { acc: sum, ty, a: one, b: one, negate: false },

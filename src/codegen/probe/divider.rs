@@ -1,8 +1,8 @@
 //! Throughput of quotients, inverses and roots: operations none of which waits for another.
 
 use crate::codegen::Target;
-use crate::codegen::probe::kernel::{Probe, Repeated, least_seconds};
-use crate::codegen::vcode::{Inst, Lane, VBinary, VType, VUnary, Vreg};
+use crate::codegen::probe::kernel::{Probe, Repeated, least_seconds, whole_vector};
+use crate::codegen::vcode::{Inst, Lane, VBinary, VUnary, Vreg};
 use crate::runtime::{Result, Tensor};
 
 /// Operations of a step, steps of a run, and results that are live at a time.
@@ -31,32 +31,32 @@ pub(super) fn measure(target: &Target, operation: Operation, bytes: usize, secon
 fn probe(target: &Target, operation: Operation, bytes: usize) -> Result<Probe> {
     let lanes = target.lanes(bytes);
     let numbers = (0..lanes).map(|i| 1.5 + i as f64);
-    let (lane, given) = match bytes {
+    let (lane, input) = match bytes {
         8 => (Lane::F64, Tensor::new(&[lanes as i64], &numbers.collect::<Vec<f64>>())),
         _ => (Lane::F32, Tensor::new(&[lanes as i64], &numbers.map(|x| x as f32).collect::<Vec<f32>>())),
     };
-    let ty = VType { lane, lanes: lanes as u8 };
+    let ty = whole_vector(target, lane);
     let [a, b, inverse] = [0, 1, 2].map(Vreg);
     let results: Vec<Vreg> = (3..3 + RESULTS).map(Vreg).collect();
-    let one = |dst: Vreg| match operation {
+    let instruction = |dst: Vreg| match operation {
         Operation::Division => Inst::VBinary { op: VBinary::Div, dst, ty, a, b },
         Operation::Inverse => Inst::VUnary { op: VUnary::Inverse, dst, ty, a },
         Operation::Quotient => Inst::VQuotient { dst, ty, a, b, inverse },
         Operation::Root => Inst::VUnary { op: VUnary::Sqrt, dst, ty, a },
         Operation::InverseRoot => Inst::VUnary { op: VUnary::Root, dst, ty, a },
     };
-    let known = Inst::VUnary { op: VUnary::Inverse, dst: inverse, ty, a: b };
+    let inverse_of_divisor = Inst::VUnary { op: VUnary::Inverse, dst: inverse, ty, a: b };
     let divider = Repeated {
         name: "divider",
         ty,
         operands: vec![a, b],
-        before: if operation == Operation::Quotient { vec![known] } else { vec![] },
-        body: results.iter().cycle().take(OPERATIONS).map(|&dst| one(dst)).collect(),
+        before: if operation == Operation::Quotient { vec![inverse_of_divisor] } else { vec![] },
+        body: results.iter().cycle().take(OPERATIONS).map(|&dst| instruction(dst)).collect(),
         steps: STEPS,
         results,
         registers: 3 + RESULTS,
     };
-    divider.probe(target, given)
+    divider.probe(target, input)
 }
 
 #[cfg(test)]

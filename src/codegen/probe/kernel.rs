@@ -2,7 +2,7 @@
 
 use crate::codegen::Target;
 use crate::codegen::assemble::assemble_functions;
-use crate::codegen::vcode::{Addr, Function, Gpr, GprOp, Inst, Operand, VType, Vreg};
+use crate::codegen::vcode::{Addr, Function, Gpr, GprOp, Inst, Lane, Operand, VType, Vreg};
 use crate::runtime::module::{
     Action, Buffer, BufferPlace, BufferRef, Kernel, Module, ModuleParts, OutputSpec, Phase, Slot, Step, TensorSpec,
 };
@@ -109,6 +109,21 @@ pub(super) fn at(base: Gpr, disp: usize) -> Addr {
 
 pub(super) fn advance(register: Gpr, bytes: usize) -> Inst {
     Inst::Int { op: GprOp::Add, dst: register, a: register, b: Operand::Imm(bytes as i64) }
+}
+
+/// A whole vector of numbers of this type.
+pub(super) fn whole_vector(target: &Target, lane: Lane) -> VType {
+    VType { lane, lanes: target.lanes(lane.bytes()) as u8 }
+}
+
+/// Bytes of a cache line.
+pub(super) const LINE: usize = 64;
+
+/// Moves a pointer on to the begin of a line.
+pub(super) fn align(pointer: Gpr) -> [Inst; 3] {
+    let line = Operand::Imm(LINE as i64);
+    let by_line = |op| Inst::Int { op, dst: pointer, a: pointer, b: line };
+    [advance(pointer, LINE - 1), by_line(GprOp::DivFloor), by_line(GprOp::Mul)]
 }
 
 pub(super) fn input_name(position: usize) -> String {

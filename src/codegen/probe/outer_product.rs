@@ -2,8 +2,8 @@
 //! the other.
 
 use crate::codegen::Target;
-use crate::codegen::probe::kernel::{Probe, Registers, advance, at, least_seconds};
-use crate::codegen::vcode::{Function, Inst, Lane, VType, Vreg};
+use crate::codegen::probe::kernel::{Probe, Registers, advance, at, least_seconds, whole_vector};
+use crate::codegen::vcode::{Function, Inst, Lane, Vreg};
 use crate::runtime::{DType, Result, Tensor};
 use serde::Serialize;
 use std::time::Instant;
@@ -89,7 +89,7 @@ fn rows(target: &Target) -> usize {
 
 /// `c[v] = Σ a[k][i] · b[k][v]` over and over, or the same multiply-adds on the operands of the first step.
 fn function<T: Real>(target: &Target, loads: bool) -> Function {
-    let ty = VType { lane: T::LANE, lanes: target.lanes(T::LANE.bytes()) as u8 };
+    let ty = whole_vector(target, T::LANE);
     let (rows, bytes, mem) = (rows(target), target.vector_bytes, T::DTYPE);
     let (mut insts, mut registers) = (vec![], Registers::default());
     let [a, b, c, from_a, from_b, repeat, depth] = [(); 7].map(|()| registers.next());

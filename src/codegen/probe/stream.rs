@@ -1,7 +1,7 @@
 //! Bandwidth kernel that reads a buffer repeatedly, and clock kernel: a chain of dependent additions.
 
 use crate::codegen::Target;
-use crate::codegen::probe::kernel::{Probe, Registers, advance, at, least_seconds};
+use crate::codegen::probe::kernel::{LINE, Probe, Registers, advance, align, at, least_seconds, whole_vector};
 use crate::codegen::vcode::{Function, GprOp, Inst, Lane, Operand, VBinary, VType, Vreg};
 use crate::runtime::{DType, Result, Tensor};
 use serde::Serialize;
@@ -17,8 +17,6 @@ pub struct Level {
 
 /// Vectors read by a step of the loop; as many accumulators hide the latency of an addition.
 const UNROLL: usize = 8;
-/// Vectors that lie across two lines would cost two reads: the buffer is read from its first whole line.
-const LINE: usize = 64;
 /// Bytes read in one run, at least.
 const RUN_BYTES: usize = 64 << 20;
 
@@ -36,10 +34,6 @@ pub fn measure_bandwidth(target: &Target, seconds: f64) -> Result<Vec<Level>> {
     Ok(levels)
 }
 
-fn vector(target: &Target) -> VType {
-    VType { lane: Lane::F32, lanes: target.lanes(4) as u8 }
-}
-
 fn probe(target: &Target, bytes: usize, repeat: usize) -> Result<Probe> {
     let values: Vec<f32> = (0..bytes / 4 + LINE / 4).map(|i| 1.0 + (i % 2) as f32).collect();
     let input = Tensor::new(&[values.len() as i64], &values);
@@ -49,15 +43,13 @@ fn probe(target: &Target, bytes: usize, repeat: usize) -> Result<Probe> {
 
 /// The sum of the buffer in each lane of each accumulator, `repeat` times.
 fn sum(target: &Target, bytes: usize, repeat: usize) -> Function {
-    let (ty, mem) = (vector(target), DType::F32);
+    let (ty, mem) = (whole_vector(target, Lane::F32), DType::F32);
     let mut registers = Registers::default();
     let [input, output, from, again, steps] = [(); 5].map(|()| registers.next());
     let mut insts = vec![Inst::Argument { dst: input, slot: 0 }, Inst::Argument { dst: output, slot: 1 }];
     let (total, loaded) = (|i: usize| Vreg(i as u32), |i: usize| Vreg((UNROLL + i % 4) as u32));
-    let line = Operand::Imm(LINE as i64);
-    insts.push(advance(input, LINE - 1));
-    insts.push(Inst::Int { op: GprOp::DivFloor, dst: input, a: input, b: line });
-    insts.push(Inst::Int { op: GprOp::Mul, dst: input, a: input, b: line });
+    // vectors that lie across two lines would cost two reads
+    insts.extend(align(input));
     for i in 0..UNROLL {
         insts.push(Inst::VConst { dst: total(i), ty, bits: 0 });
     }

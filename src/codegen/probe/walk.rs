@@ -1,11 +1,10 @@
 //! Time of cache lines that no prefetcher brings: one of each of many rows in turn, and lines in any order.
 
 use crate::codegen::Target;
-use crate::codegen::probe::kernel::{Probe, Registers, advance, at, least_seconds};
-use crate::codegen::vcode::{Addr, Function, GprOp, Inst, Lane, Operand, VBinary, VType, Vreg};
+use crate::codegen::probe::kernel::{LINE, Probe, Registers, advance, align, at, least_seconds, whole_vector};
+use crate::codegen::vcode::{Addr, Function, GprOp, Inst, Lane, Operand, VBinary, Vreg};
 use crate::runtime::{DType, Result, Tensor};
 
-const LINE: usize = 64;
 /// Bytes between rows: more than a page, and not a multiple of what the sets of caches repeat after.
 const PITCH: usize = 8192 + LINE;
 /// Lines that are read in one run in any order.
@@ -27,10 +26,6 @@ pub(super) fn measure_any_order(target: &Target, bytes: usize, seconds: f64) -> 
     Ok(least * 1e9 / ANY_ORDER as f64)
 }
 
-fn vector(target: &Target) -> VType {
-    VType { lane: Lane::F32, lanes: target.lanes(4) as u8 }
-}
-
 fn probe(target: &Target, bytes: usize, function: Function) -> Result<Probe> {
     let values = vec![1f32; bytes / 4 + LINE / 4];
     let input = Tensor::new(&[values.len() as i64], &values);
@@ -43,13 +38,10 @@ fn around(
     registers: &mut Registers,
     loops: impl FnOnce(&mut Registers, Addr) -> Vec<Inst>,
 ) -> Function {
-    let (ty, mem) = (vector(target), DType::F32);
+    let (ty, mem) = (whole_vector(target, Lane::F32), DType::F32);
     let [input, output] = [(); 2].map(|()| registers.next());
-    let line = Operand::Imm(LINE as i64);
     let mut insts = vec![Inst::Argument { dst: input, slot: 0 }, Inst::Argument { dst: output, slot: 1 }];
-    insts.push(advance(input, LINE - 1));
-    insts.push(Inst::Int { op: GprOp::DivFloor, dst: input, a: input, b: line });
-    insts.push(Inst::Int { op: GprOp::Mul, dst: input, a: input, b: line });
+    insts.extend(align(input));
     insts.push(Inst::VConst { dst: Vreg(0), ty, bits: 0 });
     insts.extend(loops(registers, at(input, 0)));
     insts.push(Inst::VStore { src: Vreg(0), ty, mem, addr: at(output, 0), part: None });
@@ -58,7 +50,7 @@ fn around(
 
 /// Loads the line at an address and adds it to the sum.
 fn read(target: &Target, addr: Addr) -> [Inst; 2] {
-    let ty = vector(target);
+    let ty = whole_vector(target, Lane::F32);
     [
         Inst::VLoad { dst: Vreg(1), ty, mem: DType::F32, addr, part: None },
         Inst::VBinary { op: VBinary::Add, dst: Vreg(0), ty, a: Vreg(0), b: Vreg(1) },
