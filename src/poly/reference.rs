@@ -4,11 +4,8 @@
 //! Expressions are computed in their type with the operations of [`crate::expr::scalar`]. In a tensor expression, sums and
 //! products of floats accumulate in f64 and are rounded once; a Scop stores each step of a reduction.
 
-use crate::codegen::loopnest::interpret;
 use crate::expr::scalar::{self, Point, Value};
 use crate::expr::{Access, Affine, BinaryOp, Scalar};
-use crate::poly::lower::Kernel;
-use crate::poly::lower::state::Argument;
 use crate::poly::schedule::Schedule;
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Definition, Iterator, Program, Role, StatementId};
@@ -184,7 +181,10 @@ impl Point for Instance<'_> {
 }
 
 /// Runs a kernel on the external tensors of its Scop with the interpreter of nests.
-pub fn run_kernel(scop: &Scop, kernel: &Kernel, tensors: &mut [Tensor]) -> Result<()> {
+#[cfg(test)]
+pub fn run_kernel(scop: &Scop, kernel: &crate::poly::lower::Kernel, tensors: &mut [Tensor]) -> Result<()> {
+    use crate::codegen::loopnest::interpret;
+    use crate::poly::lower::state::Argument;
     let mut arguments: Vec<Tensor> = kernel
         .arguments
         .iter()

@@ -107,6 +107,7 @@ impl Allocation {
     }
 
     /// Number of spill stores and reloads, of each class and in loops of depth `depth` or more.
+    #[cfg(test)]
     pub fn spills(&self, depth: usize) -> PerClass<usize> {
         let (mut counts, mut level) = (PerClass::default(), 0);
         for step in &self.steps {
