@@ -107,17 +107,17 @@ pub fn plan_among(
     if is_blocks(&default) && !has_short_sums(scop, target) {
         return Ok((default, vec![]));
     }
-    let mut found = candidates(scop, dependences, schedule, default.clone(), target);
-    let Some(first) = found.first().filter(|c| c.is_default()) else { return Ok((default, vec![])) };
+    let mut candidates = self::candidates(scop, dependences, schedule, default.clone(), target);
+    let Some(first) = candidates.first().filter(|c| c.is_default()) else { return Ok((default, vec![])) };
     let gain = |c: &Candidate| if c.style == first.style { GAIN_IN_STYLE } else { GAIN };
     let long = first.cost.nanoseconds() >= LEAST_FOR_THREADS;
     let rank = |c: &Candidate| if long { c.rank() } else { c.cost.nanoseconds() };
-    let mut better: Vec<&Candidate> = found[1..].iter().filter(|c| rank(c) < gain(c) * rank(first)).collect();
+    let mut better: Vec<&Candidate> = candidates[1..].iter().filter(|c| rank(c) < gain(c) * rank(first)).collect();
     better.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
     let proven = |c: &&&Candidate| legality::check(scop, dependences, &c.tiled.schedule).is_ok();
     if better.iter().any(|c| c.style.waves) {
         // what one thread pays for waves
-        let mut others: Vec<&Candidate> = found.iter().filter(|c| !c.style.waves).collect();
+        let mut others: Vec<&Candidate> = candidates.iter().filter(|c| !c.style.waves).collect();
         others.sort_by(|a, b| a.cost.nanoseconds().total_cmp(&b.cost.nanoseconds()));
         let other = others.iter().find(proven).unwrap_or(&first).cost.nanoseconds();
         let most = if other >= LONG { MOST_FOR_WAVES * other } else { other };
@@ -127,11 +127,11 @@ pub fn plan_among(
     let best = better.get(refuted).copied().unwrap_or(first).clone();
     // what is not legal is no alternative, however cheap
     let illegal: Vec<Schedule> = better[..refuted].iter().map(|c| c.tiled.schedule.clone()).collect();
-    found.retain(|c| c.tiled.schedule != best.tiled.schedule || c.tiled.packings != best.tiled.packings);
-    found.retain(|c| !illegal.contains(&c.tiled.schedule));
-    found.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
-    found.insert(0, best);
-    Ok((predicted(found[0].tiled.clone(), &found[0].cost), found))
+    candidates.retain(|c| c.tiled.schedule != best.tiled.schedule || c.tiled.packings != best.tiled.packings);
+    candidates.retain(|c| !illegal.contains(&c.tiled.schedule));
+    candidates.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
+    candidates.insert(0, best);
+    Ok((predicted(candidates[0].tiled.clone(), &candidates[0].cost), candidates))
 }
 
 /// `tiled` with the time of `cost` in its report.
@@ -189,8 +189,8 @@ fn candidates(
     let orders = [Some((Order::Ilp, schedule)), original.as_ref().ok().map(|o| (Order::Original, o))];
     for (order, schedule) in orders.into_iter().flatten() {
         // the first candidate is the default of the ILP's order
-        let rest = styles.iter().filter(|style| order != Order::Ilp || **style != Style::default());
-        for &style in rest {
+        let styles_of_order = styles.iter().filter(|style| order != Order::Ilp || **style != Style::default());
+        for &style in styles_of_order {
             if let Ok(tiled) = tile_in(scop, schedule, target, Constants::Memory, style) {
                 add(order, style, tiled);
             }

@@ -163,13 +163,13 @@ fn in_waves(scop: &Scop, node: &mut Node) -> bool {
     let [first, second, ..] = &mut band.rows[..] else { return false };
     let tiles = |r: &Row| r.tile > 1 && !r.coincident && r.extent(scop) > r.tile;
     // The updates of one element must not meet in one wave.
-    let kept = |r: &Row| {
+    let keeps_elements = |r: &Row| {
         r.phi.iter().all(|(id, phi)| {
             let s = scop.statement(*id);
             s.reduce.is_none() || phi.terms.iter().all(|t| s.is_subscript(t.0))
         })
     };
-    let waves = permutable && tiles(first) && tiles(second) && (kept(first) || kept(second));
+    let waves = permutable && tiles(first) && tiles(second) && (keeps_elements(first) || keeps_elements(second));
     if waves {
         first.kind = RowKind::Wavefront;
     }
@@ -182,8 +182,9 @@ fn in_steps(scop: &Scop, node: &mut Node, ns: f64, machine: &Machine) -> bool {
     let Node::Band(band, child) = node else { return false };
     let Some(parts) = steps_of(band, child).filter(|parts| scop.private_to(parts)) else { return false };
     let work = |ids: &[StatementId]| -> f64 {
-        let one = |s: &StatementId| instances(scop, *s) * (crate::poly::analysis::access::operations(scop, *s) + 1.0);
-        ids.iter().map(one).sum()
+        let operations_of =
+            |s: &StatementId| instances(scop, *s) * (crate::poly::analysis::access::operations(scop, *s) + 1.0);
+        ids.iter().map(operations_of).sum()
     };
     let all =
         work(&parts.iter().flat_map(|p| p.statements.clone()).collect::<Vec<_>>()) * band.rows[0].extent(scop) as f64;

@@ -101,11 +101,11 @@ fn distributed(ids: Vec<StatementId>, node: Node, of: StatementId) -> Vec<(Vec<S
             distributed(ids, *child, of).into_iter().map(around).collect()
         }
         Node::Sequence(children) => {
-            let (mut before, mut own, mut after) = (vec![], vec![], vec![]);
+            let (mut before, mut around_it, mut after) = (vec![], vec![], vec![]);
             for (ids, child) in children {
                 match ids.contains(&of) {
-                    true => own = distributed(ids, child, of),
-                    false if own.is_empty() => before.push((ids, child)),
+                    true => around_it = distributed(ids, child, of),
+                    false if around_it.is_empty() => before.push((ids, child)),
                     false => after.push((ids, child)),
                 }
             }
@@ -113,7 +113,7 @@ fn distributed(ids: Vec<StatementId>, node: Node, of: StatementId) -> Vec<(Vec<S
                 let ids: Vec<StatementId> = parts.iter().flat_map(|p| p.0.iter().copied()).collect();
                 (!ids.is_empty()).then(|| (ids, Node::Sequence(parts).flattened()))
             };
-            together(before).into_iter().chain(own).chain(together(after)).collect()
+            together(before).into_iter().chain(around_it).chain(together(after)).collect()
         }
     }
 }

@@ -282,12 +282,12 @@ impl Bands<'_> {
 
     /// The strip-mined row, its φ that of a tile row around when both differ by outer rows only.
     fn split(&self, row: &Row, tile: i64, kind: RowKind, around: &Surroundings) -> Split {
-        let fixed = |id: StatementId, rest: &Affine| {
-            let one = |r: &Row| match r.phi.iter().find(|p| p.0 == id).map(|p| &p.1.terms[..]) {
+        let fixed = |id: StatementId, difference: &Affine| {
+            let iterator = |r: &Row| match r.phi.iter().find(|p| p.0 == id).map(|p| &p.1.terms[..]) {
                 Some(&[(v, c)]) if c.abs() == 1 => Some(v),
                 _ => None,
             };
-            rest.terms.iter().all(|t| around.rows.iter().any(|r| one(r) == Some(t.0)))
+            difference.terms.iter().all(|t| around.rows.iter().any(|r| iterator(r) == Some(t.0)))
         };
         let aligned = around
             .tiles
@@ -514,9 +514,9 @@ impl Bands<'_> {
         for (id, references) in accesses {
             let extents = &extents[id];
             for r in references {
-                let one = r.footprint(&|v: Var| extents[v.0 as usize], self.target.machine.line_bytes as i64);
+                let touched = r.footprint(&|v: Var| extents[v.0 as usize], self.target.machine.line_bytes as i64);
                 let all = bytes.entry(r.tensor.0).or_default();
-                *all = all.max(one);
+                *all = all.max(touched);
             }
         }
         bytes.values().sum()

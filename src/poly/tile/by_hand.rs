@@ -18,26 +18,26 @@ pub fn as_given(scop: &Scop, schedule: &Schedule, packings: &[Packing]) -> Tiled
 }
 
 /// Adds a phase to the report for each statement that accumulates.
-pub fn described(given: Tiled, scop: &Scop, target: &Target) -> Tiled {
-    let phases = updates(scop).map(|id| phase(&given, scop, id, target)).collect();
-    let tensorized = is_tensorized(&given, scop, target);
-    Tiled { report: TilingReport { phases, tensorized, ..given.report }, ..given }
+pub fn described(tiled: Tiled, scop: &Scop, target: &Target) -> Tiled {
+    let phases = updates(scop).map(|id| phase(&tiled, scop, id, target)).collect();
+    let tensorized = is_tensorized(&tiled, scop, target);
+    Tiled { report: TilingReport { phases, tensorized, ..tiled.report }, ..tiled }
 }
 
 /// Returns true if the accumulating statement with most work matches an instruction of the target.
-pub fn is_tensorized(given: &Tiled, scop: &Scop, target: &Target) -> bool {
+pub fn is_tensorized(tiled: &Tiled, scop: &Scop, target: &Target) -> bool {
     let weight = |id: &StatementId| instances(scop, *id) * flops_of_instance(scop.statement(*id));
     let dominant = updates(scop).max_by(|a, b| weight(a).total_cmp(&weight(b)));
-    dominant.is_some_and(|id| phase(given, scop, id, target).instruction.is_some())
+    dominant.is_some_and(|id| phase(tiled, scop, id, target).instruction.is_some())
 }
 
 fn updates(scop: &Scop) -> impl Iterator<Item = StatementId> {
     scop.ids().filter(|id| scop.statement(*id).reduce.is_some() && !scop.statement(*id).is_scatter())
 }
 
-fn phase(given: &Tiled, scop: &Scop, id: StatementId, target: &Target) -> PhaseReport {
+fn phase(tiled: &Tiled, scop: &Scop, id: StatementId, target: &Target) -> PhaseReport {
     let s = scop.statement(id);
-    let path = given.schedule.path(id);
+    let path = tiled.schedule.path(id);
     let rows: Vec<&Row> =
         path.iter().filter_map(|step| if let TimeDimension::Row(r) = step { Some(*r) } else { None }).collect();
     let is_point = |r: &&&Row| matches!(r.kind, RowKind::Vector | RowKind::Unroll);
@@ -60,9 +60,9 @@ fn phase(given: &Tiled, scop: &Scop, id: StatementId, target: &Target) -> PhaseR
     let [(lane, 1 | -1)] = row.of(id).terms[..] else {
         return PhaseReport { mismatch: format!("loop `{}` is over several iterators", row.name), ..report };
     };
-    let matched = |i: &_| match_stored(i, scop, &given.packings, id, lane);
+    let matched = |i: &_| match_stored(i, scop, &tiled.packings, id, lane);
     match select_by(&target.instructions, scop, id, matched) {
-        Ok(found) => PhaseReport { instruction: Some(found.to_string()), ..report },
+        Ok(instruction) => PhaseReport { instruction: Some(instruction.to_string()), ..report },
         Err(why) => PhaseReport { mismatch: why.reason, ..report },
     }
 }

@@ -218,14 +218,14 @@ impl Traffic<'_> {
         let machine = &self.target.machine;
         let ns = self.references.iter().enumerate().map(|(i, r)| {
             let stride = |v: Var| r.strides[v.0 as usize].map(i64::abs);
-            let own = stride(outermost);
+            let outermost_stride = stride(outermost);
             let farthest = || self.axes.iter().filter(|a| a.extent > 1).filter_map(|a| stride(a.iterator)).max();
             let bandwidth = match r.constant {
-                true if own != Some(0) => return 0.0,
+                true if outermost_stride != Some(0) => return 0.0,
                 true if self.constants == Constants::Memory => machine.bandwidth[3],
                 // threads fetch constants of the second cache from the last one
                 true => machine.bandwidth[2],
-                false if own == farthest() => return 0.0,
+                false if outermost_stride == farthest() => return 0.0,
                 false => machine.crossing_bandwidth,
             };
             self.footprint(i, &|v| self.extent(v)).0 / bandwidth
@@ -268,8 +268,8 @@ impl Traffic<'_> {
     /// Takes off what a cache still holds of the kernel before: activations that fit it, and constants that stay in it.
     fn forget_held(&self, order: &[TileLoop], inside: &[(f64, f64)], misses: &mut [Vec<f64>; 3]) {
         for (level, misses) in misses.iter_mut().enumerate().skip(1) {
-            let kept = |r: &Reference| !r.constant || level >= self.constants.level();
-            for (i, r) in self.references.iter().enumerate().filter(|(_, r)| kept(r)) {
+            let may_be_held = |r: &Reference| !r.constant || level >= self.constants.level();
+            for (i, r) in self.references.iter().enumerate().filter(|(_, r)| may_be_held(r)) {
                 let fits = inside[i].1 <= self.target.machine.usable_bytes(level);
                 // A part of a reduction reads the accumulators too.
                 let visits = if r.access.is_none() && self.is_cut(order) { 2.0 } else { 1.0 };

@@ -29,7 +29,7 @@ impl Phase<'_> {
         if !band.rows.iter().all(|r| r.coincident) || children.iter().filter(sums).count() < 2 {
             return None;
         }
-        let (own, shared): (Vec<Row>, Vec<Row>) =
+        let (point_rows, shared): (Vec<Row>, Vec<Row>) =
             band.rows.iter().cloned().partition(|row| children.iter().any(|c| self.is_point_of(row, &c.0)));
         let held = self.held_in(&shared);
         let mut packings = vec![];
@@ -38,7 +38,7 @@ impl Phase<'_> {
         // The parts together take as long as one after the other, but for what they exchange.
         let predicted = apart.iter().map(|p| p.1.report.predicted_ns).sum();
         let mut packings = vec![];
-        let parts = self.plans(&distributed(&own, children), &held, &mut packings);
+        let parts = self.plans(&distributed(&point_rows, children), &held, &mut packings);
         Some((vec![(self.statements.to_vec(), around(shared, parts, predicted))], packings))
     }
 

@@ -255,8 +255,8 @@ impl Phase<'_> {
         let s = self.scop.statement(dominant);
         match references(self.scop, dominant).last() {
             Some(write) if s.reduce.is_some() && matches!(write.along(vector), Along::Strided(_)) => {
-                let kept = s.vars().filter(|&v| write.depends(v));
-                kept.map(|v| s.extent(v) as f64).product::<f64>() * self.target.machine.strided_sum_cycles
+                let written = s.vars().filter(|&v| write.depends(v));
+                written.map(|v| s.extent(v) as f64).product::<f64>() * self.target.machine.strided_sum_cycles
             }
             _ => 0.0,
         }
@@ -478,8 +478,8 @@ impl Phase<'_> {
 fn is_cuttable(node: &Node, id: StatementId) -> bool {
     match node {
         Node::Sequence(children) => {
-            let own = children.iter().find(|c| c.0 == [id]);
-            own.is_some_and(|c| leaf_group(&c.1).is_some_and(|(_, permutable, _)| permutable))
+            let own_child = children.iter().find(|c| c.0 == [id]);
+            own_child.is_some_and(|c| leaf_group(&c.1).is_some_and(|(_, permutable, _)| permutable))
         }
         _ => false,
     }
@@ -489,15 +489,15 @@ fn is_cuttable(node: &Node, id: StatementId) -> bool {
 pub(super) fn distribute(rows: &[Row], node: Node) -> Node {
     let Node::Sequence(children) = node else { return node };
     let around = |(statements, child): (Vec<StatementId>, Node)| {
-        let own = rows.iter().map(|r| Row { phi: restrict(&r.phi, &statements), ..r.clone() });
-        let own: Vec<Row> = own.filter(|r| !r.phi.is_empty()).collect();
+        let child_rows = rows.iter().map(|r| Row { phi: restrict(&r.phi, &statements), ..r.clone() });
+        let child_rows: Vec<Row> = child_rows.filter(|r| !r.phi.is_empty()).collect();
         let child = match child {
-            child if own.is_empty() => child,
+            child if child_rows.is_empty() => child,
             Node::Band(inner, body) => {
                 let permutable = inner.permutable;
-                Node::Band(Band { rows: own.into_iter().chain(inner.rows).collect(), permutable }, body)
+                Node::Band(Band { rows: child_rows.into_iter().chain(inner.rows).collect(), permutable }, body)
             }
-            child => Node::Band(Band { rows: own, permutable: true }, Box::new(child)),
+            child => Node::Band(Band { rows: child_rows, permutable: true }, Box::new(child)),
         };
         (statements, child)
     };

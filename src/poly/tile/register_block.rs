@@ -94,18 +94,18 @@ impl Problem<'_> {
         let mut best = self.scalar();
         let mut others = vec![];
         for v in self.axes.iter().filter(|v| v.extent > 1 && v.movable) {
-            let found = match (v.parallel, v.reduced) {
+            let blocks = match (v.parallel, v.reduced) {
                 (true, _) => {
-                    let (constants, given) = self.packable(v.iterator);
-                    let all = [&constants[..], &given[..]].concat();
-                    let with = if given.is_empty() { None } else { self.along_parallel(v, &all, None) };
-                    [self.along_parallel(v, &constants, None), with].map(|found| self.with_panels(v, found?))
+                    let (constants, run_time) = self.packable(v.iterator);
+                    let all = [&constants[..], &run_time[..]].concat();
+                    let with = if run_time.is_empty() { None } else { self.along_parallel(v, &all, None) };
+                    [self.along_parallel(v, &constants, None), with].map(|block| self.with_panels(v, block?))
                 }
                 (_, true) => [self.along_reduced(v), None],
                 _ => [None, None],
             };
             let tensors = if v.parallel { self.along_tensors(v) } else { vec![] };
-            for block in found.into_iter().flatten().chain(tensors) {
+            for block in blocks.into_iter().flatten().chain(tensors) {
                 let better = block.cycles + self.copying(&block) < (best.cycles + self.copying(&best)) * 0.999;
                 others.push(if better { std::mem::replace(&mut best, block) } else { block });
             }
@@ -120,8 +120,8 @@ impl Problem<'_> {
     pub fn copying(&self, block: &Block) -> f64 {
         let machine = &self.target.machine;
         let Some((v, _)) = block.vector else { return 0.0 };
-        let given = block.packed.iter().map(|&i| &self.references[i]).filter(|r| !r.constant);
-        let cycles = given.map(|r| {
+        let run_time = block.packed.iter().map(|&i| &self.references[i]).filter(|r| !r.constant);
+        let cycles = run_time.map(|r| {
             let depends = self.axes.iter().filter(|a| r.depends(a.iterator));
             let elements: f64 = depends.map(|a| a.extent as f64).product();
             let bytes = elements * r.bytes as f64;

@@ -196,8 +196,8 @@ impl Problem<'_> {
             false => a.extent,
         };
         let steps: f64 = self.axes.iter().filter(|a| a.reduced).map(|a| steps(a) as f64).product();
-        let own = |a: &Axis| [Some(v), Some(rows.inner.0), rows.outer.map(|o| o.0)].contains(&Some(a));
-        let others: f64 = self.axes.iter().filter(|a| !a.reduced && !own(a)).map(|a| a.extent as f64).product();
+        let is_tiled = |a: &Axis| [Some(v), Some(rows.inner.0), rows.outer.map(|o| o.0)].contains(&Some(a));
+        let others: f64 = self.axes.iter().filter(|a| !a.reduced && !is_tiled(a)).map(|a| a.extent as f64).product();
         let parts =
             |extent: i64, part: i64| [(extent / part, part), (1, extent % part)].into_iter().filter(|p| p.0 * p.1 > 0);
         let outer = rows.outer.map_or((1, 1), |(a, n)| (a.extent, n));
@@ -244,16 +244,16 @@ impl Phase<'_> {
         axes: &[Axis],
         inside: &dyn Fn(Var) -> bool,
     ) -> Vec<Grouped> {
-        let mut found = vec![];
+        let mut matches = vec![];
         for row in self.target.instructions.iter().filter(|row| !is_fma(row)) {
             for lane in axes.iter().filter(|a| a.parallel && a.movable && a.extent > 1) {
                 for group in axes.iter().filter(|a| a.extent > 1 && inside(a.iterator)) {
                     let pair = [lane.iterator, group.iterator];
-                    found.extend(match_grouped(row, self.scop, id, references, pair));
+                    matches.extend(match_grouped(row, self.scop, id, references, pair));
                 }
             }
         }
-        found
+        matches
     }
 }
 

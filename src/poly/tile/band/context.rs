@@ -69,8 +69,8 @@ pub(super) fn direction(all: &[&Row], row: &Row, id: StatementId, n: usize) -> O
     let theta = |r: &Row| -> Vec<i64> { (0..n as u32).map(|v| r.of(id).coefficient(Var(v))).collect() };
     let others: Vec<Vec<i64>> = all.iter().filter(|r| **r != row).map(|r| theta(r)).collect();
     let free = crate::poly::sets::polyhedron::orthogonal_complement(&others, n);
-    let own = theta(row);
-    let step = |d: &[i64]| -> i64 { d.iter().zip(&own).map(|(a, b)| a * b).sum() };
+    let coefficients = theta(row);
+    let step = |d: &[i64]| -> i64 { d.iter().zip(&coefficients).map(|(a, b)| a * b).sum() };
     let d = free.into_iter().find(|d| step(d) != 0)?;
     match step(&d) {
         1 => Some(d),
