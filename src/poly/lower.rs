@@ -159,10 +159,10 @@ impl<'a> Lowering<'a> {
 
     /// Arguments for the packed operands, and a phase for each one that is not constant.
     fn phase_packs(&mut self) -> Result<()> {
-        let mut known: Vec<(Pack, BufferId)> = vec![];
+        let mut written: Vec<(Pack, BufferId)> = vec![];
         for packing in &self.tiled.packings {
             let pack = packing.pack(self.scop)?;
-            if let Some((_, buffer)) = known.iter().find(|k| k.0 == pack) {
+            if let Some((_, buffer)) = written.iter().find(|k| k.0 == pack) {
                 self.packed.push(*buffer);
                 continue;
             }
@@ -177,7 +177,7 @@ impl<'a> Lowering<'a> {
                 self.pack_phase(&pack, buffer)?;
                 buffer
             };
-            known.push((pack, buffer));
+            written.push((pack, buffer));
             self.packed.push(buffer);
         }
         Ok(())

@@ -408,17 +408,17 @@ impl Lowering<'_> {
         if body.is_empty() {
             return vec![];
         }
-        let at = site.vars.iter().position(|w| *w == v).expect("in scope");
+        let position = site.vars.iter().position(|w| *w == v).expect("in scope");
         let (mut lower, mut upper) = (vec![], vec![]);
         for f in both(bounds) {
-            let c = f[at];
-            let mut rest = f.clone();
-            rest[at] = 0;
-            let rest = site.affine(&rest);
+            let c = f[position];
+            let mut bound = f.clone();
+            bound[position] = 0;
+            let bound = site.affine(&bound);
             match c {
                 0 => {}
-                1.. => lower.push(Bound { affine: rest.scale(-1), divisor: c }),
-                _ => upper.push(Bound { affine: rest.offset(-c), divisor: -c }),
+                1.. => lower.push(Bound { affine: bound.scale(-1), divisor: c }),
+                _ => upper.push(Bound { affine: bound.offset(-c), divisor: -c }),
             }
         }
         vec![Stmt::Loop { var: v, lower, upper, step: 1, kind, body }]
@@ -444,12 +444,12 @@ impl Lowering<'_> {
         p.add_domain(s, first);
         for done in &site.rows {
             let Some((_, phi)) = done.phi.iter().find(|d| d.0 == id) else { continue };
-            let rest = difference(&p.form(phi, first), &site.form(&done.value.scale(done.tile), p.dims));
+            let offset = difference(&p.form(phi, first), &site.form(&done.value.scale(done.tile), p.dims));
             if done.tile == 1 {
-                p.equalities.push(rest);
+                p.equalities.push(offset);
             } else {
-                p.inequalities.push(minus(done.tile - 1, &rest));
-                p.inequalities.push(rest);
+                p.inequalities.push(minus(done.tile - 1, &offset));
+                p.inequalities.push(offset);
             }
         }
         p
@@ -457,11 +457,11 @@ impl Lowering<'_> {
 
     /// The state in which [`Lowering::iterators`] finds the rows of this place.
     fn equations(&self, site: &Site) -> State {
-        let one = |d: &FixedRow| {
+        let class = |d: &FixedRow| {
             let exact = d.phi.iter().filter_map(|p| Some((p.0, d.row().exact(p.0)?)));
             Class { phi: exact.collect(), base: d.value.clone(), extent: 1 }
         };
-        State { classes: site.rows.iter().map(one).collect(), ..site.state.clone() }
+        State { classes: site.rows.iter().map(class).collect(), ..site.state.clone() }
     }
 
     /// The store of one statement, with the conditions that the loops do not imply.
@@ -476,9 +476,9 @@ impl Lowering<'_> {
             let Stmt::Let { var, value, divisor } = l else { continue };
             scope = scope.with(*var);
             let dims = scope.vars.len();
-            let rest = scope.form(&value.clone().plus(*var, -divisor), dims);
-            scope.context.inequalities.push(minus(divisor - 1, &rest));
-            scope.context.inequalities.push(rest);
+            let remainder = scope.form(&value.clone().plus(*var, -divisor), dims);
+            scope.context.inequalities.push(minus(divisor - 1, &remainder));
+            scope.context.inequalities.push(remainder);
         }
         let dims = scope.vars.len();
         let asked = if partial {
@@ -528,15 +528,15 @@ impl Lowering<'_> {
 
 /// The form and the divisor of which these bounds say that the last variable is the quotient.
 fn quotient(bounds: &Polyhedron) -> Option<(Form, i64)> {
-    let at = bounds.dims - 1;
+    let last = bounds.dims - 1;
     let [a, b] = &bounds.inequalities[..] else { return None };
-    let (low, high) = if a[at] > 0 { (a, b) } else { (b, a) };
-    let c = low[at];
+    let (low, high) = if a[last] > 0 { (a, b) } else { (b, a) };
+    let c = low[last];
     // form - c·z ≥ 0 and c·z - form + c - 1 ≥ 0
-    let one = c > 1 && *low == minus(c - 1, high);
+    let is_quotient = c > 1 && *low == minus(c - 1, high);
     let mut form = high.clone();
-    form[at] = 0;
-    one.then_some((form, c))
+    form[last] = 0;
+    is_quotient.then_some((form, c))
 }
 
 fn condition(conditions: Vec<Affine>, body: Vec<Stmt>) -> Vec<Stmt> {

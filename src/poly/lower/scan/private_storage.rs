@@ -129,9 +129,9 @@ impl Lowering<'_> {
                     let inside = &inside;
                     let of = hull.iter().filter(move |f| f[dims - 1] == sign);
                     of.map(move |f| {
-                        let mut rest = f.clone();
-                        rest[dims - 1] = 0;
-                        inside.affine(&rest).scale(-sign)
+                        let mut bound = f.clone();
+                        bound[dims - 1] = 0;
+                        inside.affine(&bound).scale(-sign)
                     })
                 };
                 for low in bounds(1).chain([Affine::constant(0)]) {
