@@ -93,8 +93,8 @@ fn recompute(before: &Transformed, name: &Name, at: &Loop) -> Result<Transformed
             s.iterators.push(Iterator::new(name, around.iterators[j].extent));
             let time = Affine::constant(around.first[j] * r.tile).plus(v, r.tile);
             if j < common {
-                let rest = r.of(w).add_scaled(&time, -1);
-                s.domain.extend([rest.scale(-1).offset(r.tile - 1), rest]);
+                let offset = r.of(w).add_scaled(&time, -1);
+                s.domain.extend([offset.scale(-1).offset(r.tile - 1), offset]);
             }
             values.push(Affine::var(v));
             phi.push(time);
@@ -104,13 +104,13 @@ fn recompute(before: &Transformed, name: &Name, at: &Loop) -> Result<Transformed
         phis.push(phi);
     }
     let place = |id: StatementId| value.writers.iter().position(|w| *w == id).expect("a writer");
-    let Some(rest) = remove(&apart(&schedule.root), &value.writers) else {
+    let Some(others) = remove(&apart(&schedule.root), &value.writers) else {
         return refuse("the program would have no statements");
     };
     let (depth, writers) = (around.rows.len(), value.writers.clone());
-    let rest = Schedule { root: together(rest) };
+    let others = Schedule { root: together(others) };
     let schedule =
-        insert(&rest, (depth, inside[0]), &writers, &|j, id| phis[place(id)][j].clone(), &mut |node, old| {
+        insert(&others, (depth, inside[0]), &writers, &|j, id| phis[place(id)][j].clone(), &mut |node, old| {
             Ok(Node::Sequence([computation.clone(), children_of(&node, &old)].concat()))
         })?;
     let mut private = private(value.tensor, None, &around, &[]);
@@ -236,13 +236,13 @@ fn first_use(scop: &Scop, tensor: BufferId, row: &Row, readers: &[StatementId], 
     let mut least = i64::MAX;
     for u in &uses {
         let s = scop.statement(u.statement);
-        let mut rest = row.of(u.statement).clone();
+        let mut distance = row.of(u.statement).clone();
         if let Some(d) = along {
-            rest = rest.add_scaled(u.index[d].affine().ok_or_else(unknown)?, -1);
+            distance = distance.add_scaled(u.index[d].affine().ok_or_else(unknown)?, -1);
         }
         let mut p = Polyhedron::domain(s);
         u.guard.iter().for_each(|g| p.inequalities.push(p.form(g, 0)));
-        let low = rest.bounds(ranges(&s.iterators)).0;
+        let low = distance.bounds(ranges(&s.iterators)).0;
         if isl.is_empty(&p)? {
             continue;
         }

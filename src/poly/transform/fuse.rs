@@ -22,8 +22,8 @@ pub fn value_of(scop: &mut Scop, row: &Row, id: StatementId) -> Affine {
     let s = &mut scop.statements[id.0 as usize];
     let v = Var(s.iterators.len() as u32);
     s.iterators.push(Iterator::new(unused_name(&s.iterators, &row.name), hi - lo + 1));
-    let rest = phi.plus(v, -row.tile).offset(-lo * row.tile);
-    s.domain.extend([rest.scale(-1).offset(row.tile - 1), rest]);
+    let offset = phi.plus(v, -row.tile).offset(-lo * row.tile);
+    s.domain.extend([offset.scale(-1).offset(row.tile - 1), offset]);
     Affine::var(v).offset(lo)
 }
 

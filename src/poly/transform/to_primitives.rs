@@ -191,9 +191,10 @@ impl Emitter<'_> {
     fn begins_alike(&self, from: &Node, to: &Node) -> bool {
         let (Node::Band(from, _), Node::Band(to, _)) = (from, to) else { return false };
         let (source, target) = (&from.rows[0], &to.rows[0]);
-        let one = |row: &Row| row.is_single(self.scop);
+        let is_single = |row: &Row| row.is_single(self.scop);
         target.tile == 1
-            && (sorted(source) == sorted(target) || one(source) && one(target) && covers(source) == covers(target))
+            && (sorted(source) == sorted(target)
+                || is_single(source) && is_single(target) && covers(source) == covers(target))
     }
 
     /// Emits the primitives that turn tree `from` into `to` below the common loops `fixed`.

@@ -67,9 +67,9 @@ pub fn statements(scop: &Scop, name: &str) -> Result<Vec<StatementId>> {
 }
 
 /// Returns true if a statement has the name `name` in the text, or is a part of that statement.
-pub fn is_called(own: &str, name: &str) -> bool {
-    let numbered = own.strip_prefix(name).and_then(|rest| rest.strip_prefix('_'));
-    own == name || numbered.is_some_and(|n| n.parse::<u32>().is_ok())
+pub fn is_called(full: &str, name: &str) -> bool {
+    let numbered = full.strip_prefix(name).and_then(|rest| rest.strip_prefix('_'));
+    full == name || numbered.is_some_and(|n| n.parse::<u32>().is_ok())
 }
 
 /// Finds the row that `which` names; refuses if there is none or more than one.

@@ -29,10 +29,10 @@ impl Emitter<'_> {
         let link = |r: &Row| Link { name: r.name.clone(), phi: r.of(id).clone() };
         let fixed: Vec<Link> = outer.iter().map(link).collect();
         let constant = |r: &&Row| r.of(id).is_constant();
-        let (spare, own): (Vec<&Row>, Vec<&Row>) = from.iter().partition(constant);
+        let (spare, moving): (Vec<&Row>, Vec<&Row>) = from.iter().partition(constant);
         let mut spare: Vec<Link> = spare.into_iter().map(link).collect();
         let varying = to.iter().filter(|r| r.tile == 1 && !constant(r)).map(|r| r.of(id).clone());
-        let points = self.points(id, &fixed, own.into_iter().map(link).collect(), &varying.collect::<Vec<_>>())?;
+        let points = self.points(id, &fixed, moving.into_iter().map(link).collect(), &varying.collect::<Vec<_>>())?;
         let mut points = points.into_iter();
         let mut rows = fixed.clone();
         for row in to.iter().filter(|r| r.tile == 1) {
@@ -50,8 +50,8 @@ impl Emitter<'_> {
             }
             let link = Link { name: row.name.clone(), phi: row.of(id).clone() };
             let base = self.tiles(id, &rows, fixed.len(), &link, row.tile)?;
-            let at = order.iter().position(|n| *n == base).unwrap_or(0);
-            order.insert(at, link.name.clone());
+            let position = order.iter().position(|n| *n == base).unwrap_or(0);
+            order.insert(position, link.name.clone());
             links.push(link);
         }
         let innermost = spare.iter().filter(|_| shared).map(|l| l.name.as_str());
@@ -165,14 +165,14 @@ impl Emitter<'_> {
     }
 
     /// Emits the primitives that make a loop over tiles; returns the name of the loop that is split.
-    fn tiles(&mut self, id: StatementId, known: &[Link], fixed: usize, link: &Link, tile: i64) -> Result<String> {
-        let points = &known[fixed..];
+    fn tiles(&mut self, id: StatementId, times: &[Link], fixed: usize, link: &Link, tile: i64) -> Result<String> {
+        let points = &times[fixed..];
         let base = match points.iter().find(|p| p.phi == link.phi) {
             Some(same) => same,
             None => {
-                let parts = combination(known, &link.phi, self.scop.statement(id).iterators.len());
-                let one = parts.iter().flatten().zip(known).skip(fixed).find(|(c, _)| c.abs() == 1);
-                match one.map(|x| x.1).or(points.last()) {
+                let parts = combination(times, &link.phi, self.scop.statement(id).iterators.len());
+                let unit = parts.iter().flatten().zip(times).skip(fixed).find(|(c, _)| c.abs() == 1);
+                match unit.map(|x| x.1).or(points.last()) {
                     Some(base) => base,
                     None => return Err(self.inexpressible("tiles", id)),
                 }
@@ -183,8 +183,8 @@ impl Emitter<'_> {
         let mut phi = base.phi.clone();
         if phi != link.phi {
             let difference = link.phi.add_scaled(&phi, -1);
-            let parts = combination(known, &difference, self.scop.statement(id).iterators.len());
-            for (factor, by) in parts.iter().flatten().zip(known).filter(|x| *x.0 != 0) {
+            let parts = combination(times, &difference, self.scop.statement(id).iterators.len());
+            for (factor, by) in parts.iter().flatten().zip(times).filter(|x| *x.0 != 0) {
                 self.skew(id, &link.name, *factor, &by.name);
                 phi = phi.add_scaled(&by.phi, *factor);
             }
@@ -197,14 +197,15 @@ impl Emitter<'_> {
     }
 }
 
-/// The integers by which the times `known` add up to the linear part of `phi`.
-fn combination(known: &[Link], phi: &Affine, iterators: usize) -> Option<Vec<i64>> {
-    let of = |v: u32| known.iter().map(move |l| l.phi.coefficient(crate::expr::Var(v)));
+/// The integers by which `times` add up to the linear part of `phi`.
+fn combination(times: &[Link], phi: &Affine, iterators: usize) -> Option<Vec<i64>> {
+    let of_times = |v: u32| times.iter().map(move |l| l.phi.coefficient(crate::expr::Var(v)));
     let coefficient = |v: u32| phi.coefficient(crate::expr::Var(v));
-    let equations: Vec<Vec<i64>> = (0..iterators as u32).map(|v| of(v).chain([coefficient(v)]).collect()).collect();
-    let complement = orthogonal_complement(&equations, known.len() + 1);
-    let solution = complement.iter().find(|c| c[known.len()] != 0)?;
-    let scale = -solution[known.len()];
-    let exact = solution[..known.len()].iter().all(|c| c % scale == 0);
-    exact.then(|| solution[..known.len()].iter().map(|c| c / scale).collect())
+    let equations: Vec<Vec<i64>> =
+        (0..iterators as u32).map(|v| of_times(v).chain([coefficient(v)]).collect()).collect();
+    let complement = orthogonal_complement(&equations, times.len() + 1);
+    let solution = complement.iter().find(|c| c[times.len()] != 0)?;
+    let scale = -solution[times.len()];
+    let exact = solution[..times.len()].iter().all(|c| c % scale == 0);
+    exact.then(|| solution[..times.len()].iter().map(|c| c / scale).collect())
 }
