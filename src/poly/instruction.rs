@@ -70,8 +70,8 @@ fn mismatch<T>(part: MismatchPart, reason: String) -> Result<T, Mismatch> {
 /// Returns true if a row computes what fused products and sums do, which code has instructions of its own for.
 pub fn is_fma(row: &TensorInstruction) -> bool {
     let Expr::Binary(BinaryOp::Mul, a, b) = &row.body else { return false };
-    let one = row.summed().next().is_none();
-    one && row.operands[0].dtype.is_float() && matches!((&**a, &**b), (Expr::Load(_), Expr::Load(_)))
+    let takes_one_term = row.summed().next().is_none();
+    takes_one_term && row.operands[0].dtype.is_float() && matches!((&**a, &**b), (Expr::Load(_), Expr::Load(_)))
 }
 
 /// Unifies a row of fused products and sums with an update whose lane iterator is `lane`. Where both operands have an element
@@ -103,9 +103,9 @@ fn match_lanes(row: &TensorInstruction, scop: &Scop, id: StatementId, lane: Var)
     let factor = constant_factor::of_sum(scop, id);
     let written = factor.as_ref().map_or(&s.body, |f| &f.1);
     let body = &without_widening(scop, written);
-    let found =
+    let accesses =
         operands(row, &s.name, body, &|operand, access| misfit(row, scop, id, &references, operand, access, lane))?;
-    let operands = found.into_iter().cloned().zip(row.operands[1..].iter().map(|o| o.form)).collect();
+    let operands = accesses.into_iter().cloned().zip(row.operands[1..].iter().map(|o| o.form)).collect();
     Ok(Match { row: row.name, operands, lanes_reduced: !varies, widened: body != written })
 }
 

@@ -141,8 +141,8 @@ impl Pack {
                 continue;
             }
             let merged = |a: &Affine| {
-                let kept = a.terms.iter().filter(|(v, _)| *v != outer);
-                let terms = kept.map(|&(v, c)| (if v >= inner { Var(v.0 - 1) } else { v }, c));
+                let inner_terms = a.terms.iter().filter(|(v, _)| *v != outer);
+                let terms = inner_terms.map(|&(v, c)| (if v >= inner { Var(v.0 - 1) } else { v }, c));
                 terms.fold(Affine::constant(a.constant), |sum, (v, c)| sum.plus(v, c))
             };
             (pack.index, pack.guard) =

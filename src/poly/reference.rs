@@ -18,12 +18,12 @@ use crate::runtime::{DType, Error, Result, Tensor};
 /// of a tensor.
 pub fn evaluate(program: &Program, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
     let mut tensors: Vec<Tensor> = program.tensors.iter().map(|t| Tensor::zeros(t.dtype, &t.shape)).collect();
-    let given: Vec<usize> = (0..tensors.len()).filter(|&i| program.tensors[i].role.is_given()).collect();
+    let sources: Vec<usize> = (0..tensors.len()).filter(|&i| program.tensors[i].role.is_given()).collect();
     let fits = |(&i, t): (&usize, &&Tensor)| (t.dtype, &t.shape) == (tensors[i].dtype, &tensors[i].shape);
-    if given.len() != inputs.len() || !given.iter().zip(inputs).all(fits) {
+    if sources.len() != inputs.len() || !sources.iter().zip(inputs).all(fits) {
         return Err(Error::Invalid("the inputs are not those of the program".into()));
     }
-    given.into_iter().zip(inputs).for_each(|(i, input)| tensors[i] = (*input).clone());
+    sources.into_iter().zip(inputs).for_each(|(i, input)| tensors[i] = (*input).clone());
     for d in &program.definitions {
         define(d, &mut tensors)?;
     }
@@ -37,9 +37,9 @@ fn define(d: &Definition, tensors: &mut [Tensor]) -> Result<()> {
     }
     let dtype = tensors[d.target.0 as usize].dtype;
     let wide = dtype.is_float() && matches!(d.reduce, Some(BinaryOp::Add | BinaryOp::Mul));
-    let own = if wide { DType::F64 } else { dtype };
+    let sum_dtype = if wide { DType::F64 } else { dtype };
     for_each_point(&d.iterators[..d.outer], &mut |outer| {
-        let mut total = d.reduce.map(|op| Scalar::neutral(op, own)).transpose()?.map(Value::from);
+        let mut total = d.reduce.map(|op| Scalar::neutral(op, sum_dtype)).transpose()?.map(Value::from);
         let mut at = outer.to_vec();
         for_each_point(&d.iterators[d.outer..], &mut |inner| {
             at.truncate(d.outer);
@@ -53,7 +53,9 @@ fn define(d: &Definition, tensors: &mut [Tensor]) -> Result<()> {
                 return Err(Error::Invalid(format!("a body of type {} for a target of {dtype}", x.dtype())));
             }
             total = Some(match (d.reduce, total) {
-                (Some(op), Some(sum)) => scalar::accumulate(op, sum, if wide { scalar::cast(own, x) } else { x })?,
+                (Some(op), Some(sum)) => {
+                    scalar::accumulate(op, sum, if wide { scalar::cast(sum_dtype, x) } else { x })?
+                }
                 _ => x,
             });
             Ok(())

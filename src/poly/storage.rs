@@ -66,11 +66,11 @@ pub(super) fn is_fixed(row: &Row, users: &[StatementId], around: &[&Row]) -> boo
     let width =
         around.iter().flat_map(|r| &r.phi).flat_map(|p| &p.1.terms).fold(width, |w, t| w.max(t.0.0 as usize + 2));
     let vector = |r: &Row| -> Vec<i64> {
-        let one = |id: &StatementId| {
+        let coefficients = |id: &StatementId| {
             let phi = r.of(*id);
             (0..width - 1).map(|v| phi.coefficient(Var(v as u32))).chain([phi.constant]).collect::<Vec<_>>()
         };
-        users.iter().flat_map(one).collect()
+        users.iter().flat_map(coefficients).collect()
     };
     let vectors: Vec<Vec<i64>> = around.iter().filter(|r| r.tile == 1).map(|r| vector(r)).collect();
     adds_up(&vectors, &vector(row), width)

@@ -252,10 +252,10 @@ fn verify_node(node: &Node, ids: &[StatementId], scop: &Scop) -> Result<()> {
                         names(ids)
                     )));
                 }
-                let known = |p: &(StatementId, Affine)| {
+                let is_over_iterators = |p: &(StatementId, Affine)| {
                     p.1.terms.iter().all(|t| (t.0.0 as usize) < scop.statement(p.0).iterators.len())
                 };
-                if row.tile < 1 || row.pad < 1 || !row.phi.iter().all(known) {
+                if row.tile < 1 || row.pad < 1 || !row.phi.iter().all(is_over_iterators) {
                     return Err(Error::refused(format!("loop `{}` is malformed", row.name)));
                 }
             }

@@ -58,7 +58,7 @@ fn flag_node(scop: &Scop, isl: &Isl, node: &Node, live: Vec<(&Dependence, Unsati
         }
         Node::Band(band, child) => {
             let mut flagged = Band { rows: vec![], permutable: true };
-            let mut rest = live.clone();
+            let mut unsatisfied = live.clone();
             for row in &band.rows {
                 let point = Row { tile: 1, kind: RowKind::Serial, ..row.clone() };
                 let mut coincident = true;
@@ -70,10 +70,10 @@ fn flag_node(scop: &Scop, isl: &Isl, node: &Node, live: Vec<(&Dependence, Unsati
                 let mut phi = row.phi.clone();
                 phi.sort();
                 flagged.rows.push(Row { phi, coincident, ..row.clone() });
-                rest = rest.into_iter().filter_map(|(d, l)| Some((d, l.after(scop, d, row)?))).collect();
+                unsatisfied = unsatisfied.into_iter().filter_map(|(d, l)| Some((d, l.after(scop, d, row)?))).collect();
             }
             let mut left = vec![];
-            for (d, l) in rest {
+            for (d, l) in unsatisfied {
                 if !l.is_empty(isl)? {
                     left.push((d, l));
                 }

@@ -118,10 +118,10 @@ fn join(op: BinaryOp, a: Term, b: Term) -> Term {
 pub(super) fn share_elements<'a>(operands: impl IntoIterator<Item = &'a Expr>) -> bool {
     let mut seen: Vec<Access> = vec![];
     operands.into_iter().any(|e| {
-        let mut own: Vec<Access> = vec![];
-        e.visit_accesses(&mut |a| own.extend((!own.contains(a)).then(|| a.clone())));
-        let shared = own.iter().any(|a| seen.contains(a));
-        seen.extend(own);
+        let mut elements: Vec<Access> = vec![];
+        e.visit_accesses(&mut |a| elements.extend((!elements.contains(a)).then(|| a.clone())));
+        let shared = elements.iter().any(|a| seen.contains(a));
+        seen.extend(elements);
         shared
     })
 }
