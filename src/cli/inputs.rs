@@ -33,17 +33,17 @@ pub struct InputArguments {
 impl InputArguments {
     /// The values given by name; `kind` has the kind of each input of the model.
     pub fn given(&self, kind: impl Fn(&str) -> Option<Kind>) -> Result<BTreeMap<String, Value>> {
-        let mut given = BTreeMap::new();
+        let mut values = BTreeMap::new();
         for (name, path) in &self.inputs {
             let value = match path.extension().is_some_and(|e| e == "pb") {
                 true => tilewright::onnx::read_value(path, &kind(name).unwrap_or(Kind::Tensor))?,
                 false => Tensor::read_npy(path)?.into(),
             };
-            if given.insert(name.clone(), value).is_some() {
+            if values.insert(name.clone(), value).is_some() {
                 return Err(Error::Invalid(format!("input `{name}` is given twice")));
             }
         }
-        Ok(given)
+        Ok(values)
     }
 
     /// Returns true if no input is given.
@@ -57,9 +57,9 @@ impl InputArguments {
         let names: Vec<&str> = self.inputs.iter().map(|input| input.0.as_str()).filter(has_default).collect();
         let model = if names.is_empty() { model } else { model.clone().with_inputs(&names)? };
         let spec = |name: &str| model.inputs().iter().find(|spec| spec.name == name);
-        let given = self.given(|name| spec(name).map(|spec| spec.kind.clone()))?;
-        check_names(given.keys(), model.inputs().iter().chain(model.defaults()).map(|i| i.name.as_str()))?;
-        Ok((model, given))
+        let values = self.given(|name| spec(name).map(|spec| spec.kind.clone()))?;
+        check_names(values.keys(), model.inputs().iter().chain(model.defaults()).map(|i| i.name.as_str()))?;
+        Ok((model, values))
     }
 
     /// The tensors given by name, for what has no other inputs.
@@ -396,16 +396,16 @@ pub fn is_program(arguments: &ModelArguments) -> Result<bool> {
 
 /// The first option given that only networks have.
 fn network_option(arguments: &ModelArguments) -> Option<&'static str> {
-    let given = [
+    let options = [
         ("--stop-after", arguments.stop_after.is_some()),
         ("--max-error", arguments.max_error.is_some()),
         ("--algorithm", arguments.algorithm.is_some()),
         ("--precision", arguments.precision.is_some()),
     ];
-    given.into_iter().find(|option| option.1).map(|option| option.0)
+    options.into_iter().find(|option| option.1).map(|option| option.0)
 }
 
-fn load_module(arguments: &ModelArguments, given: &BTreeMap<String, Tensor>, progress: &Progress) -> Result<Module> {
+fn load_module(arguments: &ModelArguments, inputs: &BTreeMap<String, Tensor>, progress: &Progress) -> Result<Module> {
     is_program(arguments)?;
     let compiles = [
         ("--schedule", arguments.schedule.is_some()),
@@ -431,7 +431,7 @@ fn load_module(arguments: &ModelArguments, given: &BTreeMap<String, Tensor>, pro
         return Err(Error::Invalid(unknown("dynamic dimension of the module", name, &names)));
     }
     let given_shapes = |module: &&Module| {
-        let shape = |spec: &TensorSpec| given.get(&spec.name).is_none_or(|tensor| tensor.shape == spec.shape);
+        let shape = |spec: &TensorSpec| inputs.get(&spec.name).is_none_or(|tensor| tensor.shape == spec.shape);
         module.inputs().iter().all(shape)
     };
     // the sizes of dimensions that grow are counts, which `fill` checks
@@ -552,12 +552,12 @@ fn milliseconds(start: Instant) -> f64 {
 }
 
 /// Those of the values given by name that are tensors: they may decide shapes.
-pub fn values(given: &BTreeMap<String, Value>) -> BTreeMap<String, Arc<Tensor>> {
+pub fn values(inputs: &BTreeMap<String, Value>) -> BTreeMap<String, Arc<Tensor>> {
     let tensor = |(name, value): (&String, &Value)| match value {
         Value::Tensor(tensor) => Some((name.clone(), tensor.clone())),
         _ => None,
     };
-    given.iter().filter_map(tensor).collect()
+    inputs.iter().filter_map(tensor).collect()
 }
 
 /// Adds the dimensions that given inputs bind.

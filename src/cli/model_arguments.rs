@@ -205,9 +205,9 @@ impl ModelArguments {
 }
 
 /// Names with their sizes; an error for a name that comes twice.
-pub fn bind_once(given: &[(String, i64)]) -> Result<BTreeMap<String, i64>> {
+pub fn bind_once(pairs: &[(String, i64)]) -> Result<BTreeMap<String, i64>> {
     let mut dims = BTreeMap::new();
-    for (name, size) in given {
+    for (name, size) in pairs {
         if dims.insert(name.clone(), *size).is_some() {
             return Err(Error::Invalid(format!("dimension `{name}` is bound twice")));
         }

@@ -135,8 +135,8 @@ fn way(other: &str) -> &'static str {
 }
 
 /// A line on how far an output is from what it is compared with.
-fn against_text(other: &str, output: &str, found: &Tensor, expected: &Tensor) -> String {
-    let error = relative_error(&values(found.dtype, &found.data), &values(expected.dtype, &expected.data));
+fn against_text(other: &str, output: &str, result: &Tensor, expected: &Tensor) -> String {
+    let error = relative_error(&values(result.dtype, &result.data), &values(expected.dtype, &expected.data));
     format!("{}  against {other}: largest error {error:.1e} of the largest |value|\n", name(output))
 }
 
@@ -147,9 +147,9 @@ fn bound_text(report: &Report, named: bool) -> Option<String> {
 }
 
 /// Largest difference as a share of the largest |expected|; infinite where one is finite and the other is not.
-fn relative_error(found: &[f64], expected: &[f64]) -> f64 {
+fn relative_error(result: &[f64], expected: &[f64]) -> f64 {
     let scale = expected.iter().filter(|v| v.is_finite()).fold(0.0, |most: f64, v| most.max(v.abs()));
-    let differences = found.iter().zip(expected).map(|(a, b)| match (a.is_finite(), b.is_finite()) {
+    let differences = result.iter().zip(expected).map(|(a, b)| match (a.is_finite(), b.is_finite()) {
         (true, true) => (a - b).abs(),
         (false, false) => 0.0,
         _ => f64::INFINITY,

@@ -100,21 +100,21 @@ pub fn agreement(names: &[String], found: &[Tensor], expected: &[Tensor]) -> Agr
 
 /// The largest difference over the largest value, and at which element it is; infinite where integers differ, or numbers and
 /// what is not a number.
-fn distance(found: &Tensor, expected: &Tensor) -> (f64, usize) {
+fn distance(result: &Tensor, expected: &Tensor) -> (f64, usize) {
     if !expected.dtype.is_float() {
         let size = expected.dtype.bytes();
-        let mut pairs = found.data.chunks(size).zip(expected.data.chunks(size));
-        return pairs.position(|(a, b)| a != b).map_or((0.0, 0), |at| (f64::INFINITY, at));
+        let mut pairs = result.data.chunks(size).zip(expected.data.chunks(size));
+        return pairs.position(|(a, b)| a != b).map_or((0.0, 0), |element| (f64::INFINITY, element));
     }
-    let (found, expected) = (reals(found), reals(expected));
+    let (result, expected) = (reals(result), reals(expected));
     let largest = expected.iter().filter(|v| v.is_finite()).fold(f64::MIN_POSITIVE, |m, v| m.max(v.abs()));
     let mut worst = (0.0, 0);
-    for (at, (a, b)) in found.into_iter().zip(expected).enumerate() {
+    for (element, (a, b)) in result.into_iter().zip(expected).enumerate() {
         let same = a == b || a.is_nan() && b.is_nan();
         let apart = if same { 0.0 } else { ((a - b).abs() / largest).min(f64::MAX) };
         let apart = if apart.is_nan() { f64::INFINITY } else { apart };
         if apart > worst.0 {
-            worst = (apart, at);
+            worst = (apart, element);
         }
     }
     worst
