@@ -53,10 +53,10 @@ impl Model {
         named: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let open = self.open(py)?;
-        let mut given = open.positional(py, args)?;
+        let mut inputs = open.positional(py, args)?;
         let names = named.map_or(Ok(vec![]), |named| open.named(named))?;
-        given.extend(names);
-        let (_, mut results) = open.run(py, given, out)?;
+        inputs.extend(names);
+        let (_, mut results) = open.run(py, inputs, out)?;
         match results.len() {
             1 => Ok(results.remove(0)),
             _ => Ok(PyTuple::new(py, results)?.into_any()),
@@ -179,9 +179,9 @@ impl Model {
     /// them, on outputs that are there already.
     fn _time(&self, py: Python, feed: &Bound<'_, PyDict>, runs: usize) -> PyResult<u64> {
         let open = self.open(py)?;
-        let given = open.named(feed)?;
-        open.check_names(py, &given)?;
-        let inputs = open.arrays(&given)?;
+        let inputs = open.named(feed)?;
+        open.check_names(py, &inputs)?;
+        let inputs = open.arrays(&inputs)?;
         let session = open.session(py, &inputs)?;
         let session = session.ok_or_else(|| invalid(py, "a model in parts has no time of its own: see its report"))?;
         let views = views(&inputs);
@@ -286,7 +286,7 @@ impl Open {
 
     /// Arrays by the names of inputs.
     fn named<'py>(&self, feed: &Bound<'py, PyDict>) -> PyResult<Vec<(&str, Bound<'py, PyAny>)>> {
-        let mut given = Vec::with_capacity(feed.len());
+        let mut inputs = Vec::with_capacity(feed.len());
         for (name, array) in feed.iter() {
             let text = name.cast::<PyString>()?;
             let text = text.to_cow()?;
@@ -294,30 +294,30 @@ impl Open {
                 let names: Vec<&str> = self.inputs.iter().map(|spec| spec.name.as_str()).collect();
                 return Err(invalid(feed.py(), unknown("input", &text, &names)));
             };
-            given.push((spec.name.as_str(), array));
+            inputs.push((spec.name.as_str(), array));
         }
-        Ok(given)
+        Ok(inputs)
     }
 
     /// Refuses inputs that are missing or given twice.
-    fn check_names(&self, py: Python, given: &[(&str, Bound<'_, PyAny>)]) -> PyResult<()> {
-        let count = |name: &str| given.iter().filter(|(other, _)| *other == name).count();
-        if given.len() == self.inputs.len() && self.inputs.iter().all(|spec| count(&spec.name) == 1) {
+    fn check_names(&self, py: Python, inputs: &[(&str, Bound<'_, PyAny>)]) -> PyResult<()> {
+        let count = |name: &str| inputs.iter().filter(|(other, _)| *other == name).count();
+        if inputs.len() == self.inputs.len() && self.inputs.iter().all(|spec| count(&spec.name) == 1) {
             return Ok(());
         }
         let twice =
-            given.iter().find(|(name, _)| count(name) > 1).map(|(name, _)| format!("input `{name}` is given twice"));
+            inputs.iter().find(|(name, _)| count(name) > 1).map(|(name, _)| format!("input `{name}` is given twice"));
         let missing = self.inputs.iter().find(|spec| count(&spec.name) == 0);
         let missing = missing.map(|spec| format!("input `{}` is missing", spec.name));
         twice.or(missing).map_or(Ok(()), |text| Err(invalid(py, text)))
     }
 
     /// The memory of the arrays that are given.
-    fn arrays<'a>(&self, given: &[(&'a str, Bound<'_, PyAny>)]) -> PyResult<Vec<(&'a str, Input)>> {
+    fn arrays<'a>(&self, inputs: &[(&'a str, Bound<'_, PyAny>)]) -> PyResult<Vec<(&'a str, Input)>> {
         let array = |(name, value): &(&'a str, Bound<'_, PyAny>)| {
             Ok((*name, arrays::input(value, &|| format!("input `{name}`"), true)?))
         };
-        given.iter().map(array).collect()
+        inputs.iter().map(array).collect()
     }
 
     /// Runs the model; names and values of the outputs.

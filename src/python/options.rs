@@ -30,11 +30,11 @@ const NAMES: [&str; 14] = [
 ];
 
 /// The options of a dictionary; what it does not name, or names with `None`, is the library's default.
-pub fn options(given: &Bound<'_, PyDict>) -> PyResult<Options> {
-    let py = given.py();
+pub fn options(dictionary: &Bound<'_, PyDict>) -> PyResult<Options> {
+    let py = dictionary.py();
     let mut options = Options::default();
     let (mut cache, mut cache_bytes) = (None, None);
-    for (key, value) in given.iter() {
+    for (key, value) in dictionary.iter() {
         let key: String = key.extract()?;
         if !NAMES.contains(&key.as_str()) {
             return Err(invalid(py, unknown("option", &key, &NAMES)));

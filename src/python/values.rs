@@ -7,16 +7,16 @@ use pyo3::types::PyList;
 use tilewright::{Kind, Value};
 
 /// A value of this kind. Tensors are copied.
-pub fn value(given: &Bound<'_, PyAny>, kind: &Kind, what: &str) -> PyResult<Value> {
+pub fn value(object: &Bound<'_, PyAny>, kind: &Kind, what: &str) -> PyResult<Value> {
     match kind {
-        Kind::Tensor => Ok(arrays::input(given, &|| what.to_string(), true)?.to_tensor().into()),
-        Kind::Optional(_) if given.is_none() => Ok(Value::Optional(None)),
-        Kind::Optional(of) => Ok(Value::Optional(Some(Box::new(value(given, of, what)?)))),
+        Kind::Tensor => Ok(arrays::input(object, &|| what.to_string(), true)?.to_tensor().into()),
+        Kind::Optional(_) if object.is_none() => Ok(Value::Optional(None)),
+        Kind::Optional(of) => Ok(Value::Optional(Some(Box::new(value(object, of, what)?)))),
         Kind::Sequence(of) => {
-            if !given.is_instance_of::<PyList>() && !given.is_instance_of::<pyo3::types::PyTuple>() {
-                return Err(invalid(given.py(), format!("{what} is a sequence: pass a list of its values")));
+            if !object.is_instance_of::<PyList>() && !object.is_instance_of::<pyo3::types::PyTuple>() {
+                return Err(invalid(object.py(), format!("{what} is a sequence: pass a list of its values")));
             }
-            given.try_iter()?.map(|item| value(&item?, of, what)).collect::<PyResult<Vec<Value>>>().map(Value::from)
+            object.try_iter()?.map(|item| value(&item?, of, what)).collect::<PyResult<Vec<Value>>>().map(Value::from)
         }
     }
 }
