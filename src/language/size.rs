@@ -40,12 +40,12 @@ impl Program {
 
     /// A value for each size: given, else from the set of sizes called `chosen`, else the parameter's own, else from the
     /// first set.
-    pub fn bind(&self, given: &BTreeMap<String, i64>, chosen: Option<&str>) -> Checked<BTreeMap<String, i64>> {
+    pub fn bind(&self, values: &BTreeMap<String, i64>, chosen: Option<&str>) -> Checked<BTreeMap<String, i64>> {
         let names = self.sizes();
         let no_size = |span: Span, name: &str| {
             Diagnostic::invalid(span, format!("`{}`: {}", self.name, unknown("size", name, &names)))
         };
-        if let Some(name) = given.keys().find(|name| !names.contains(name)) {
+        if let Some(name) = values.keys().find(|name| !names.contains(name)) {
             return Err(no_size(self.name.span, name));
         }
         for (name, _) in self.sizes.iter().flat_map(|s| &s.values) {
@@ -81,7 +81,7 @@ impl Program {
         };
         let mut bound = BTreeMap::new();
         for name in &names {
-            let value = given.get(name).copied();
+            let value = values.get(name).copied();
             let value = value.or_else(|| set.and_then(|s| of_set(s, name))).or_else(|| default(name));
             let first = || self.sizes.first().filter(|_| chosen.is_none()).and_then(|s| of_set(s, name));
             let Some(value) = value.or_else(first) else {

@@ -156,34 +156,34 @@ impl Resolver<'_> {
     }
 
     /// The order of the sum; puts the iterators that are summed over in the order that the text gives.
-    fn order(&mut self, instruction: &Instruction, kept: usize) -> Checked<SumOrder> {
+    fn order(&mut self, instruction: &Instruction, free: usize) -> Checked<SumOrder> {
         let Some(order) = &instruction.semantics.order else { return Ok(SumOrder::Ascending) };
         let mut summed: Vec<Iterator> = vec![];
         for name in &order.iterators {
-            let names: Vec<&str> = self.iterators[kept..].iter().map(|i| &*i.name).collect();
+            let names: Vec<&str> = self.iterators[free..].iter().map(|i| &*i.name).collect();
             let Some(at) = names.iter().position(|n| *n == name.text) else {
                 return Err(Diagnostic::invalid(name.span, unknown("iterator of the sum", name, &names)));
             };
             if summed.iter().any(|i| i.name == name.text) {
                 return Err(Diagnostic::invalid(name.span, format!("`{name}` stands here twice")));
             }
-            summed.push(self.iterators[kept + at].clone());
+            summed.push(self.iterators[free + at].clone());
         }
-        if let Some(left) = self.iterators[kept..].iter().find(|i| !summed.contains(i)) {
+        if let Some(left) = self.iterators[free..].iter().find(|i| !summed.contains(i)) {
             let last: &Name = &order.iterators[order.iterators.len() - 1];
             return Err(Diagnostic::invalid(last.span, format!("the sum also runs over `{}`", left.name)));
         }
         // Positions of the old order, for the dimensions that name them.
-        let moved = |at: usize| match at < kept {
+        let moved = |at: usize| match at < free {
             true => at,
-            false => kept + summed.iter().position(|i| *i == self.iterators[at]).unwrap_or(0),
+            false => free + summed.iter().position(|i| *i == self.iterators[at]).unwrap_or(0),
         };
         for dimension in self.dimensions.iter_mut().flatten().flatten() {
             if let Dimension::Iterator(at) = dimension {
                 *at = moved(*at);
             }
         }
-        self.iterators.truncate(kept);
+        self.iterators.truncate(free);
         self.iterators.extend(summed);
         Ok(order.order)
     }
