@@ -1,7 +1,6 @@
 //! Verifier of tensor expressions, Scops and their schedules: ranks, variables, ids, bounds of subscripts, rows of private temporaries.
 
-use crate::expr::scalar::Scalar;
-use crate::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, Var};
+use crate::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, Scalar, Var};
 use crate::poly::schedule::{Node, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
