@@ -24,6 +24,7 @@ CORES = ["neoverse-n1", "neoverse-v2", "cortex-a55", "cortex-a510"]
 KERNELS = {
     "gemm_f32": "", "gemm_f64": "", "conv_3x3": "", "depthwise_3x3": "", "softmax": "", "layer_norm": "",
     "gemm_i8": "+dotprod", "gemm_i8_matrices": "+dotprod+i8mm", "gemm_u8_i8": "+dotprod+i8mm", "gemm_bf16": "+bf16", "gemm_f16": "",
+    "gemm_f16_sums": "+fp16",
 }
 # Cores that lack a feature are left out for kernels that need it.
 LACKS = {"neoverse-n1": {"i8mm", "bf16"}, "cortex-a55": {"i8mm", "bf16"}}

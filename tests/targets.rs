@@ -4,12 +4,14 @@
 mod emulator;
 
 use tilewright::instructions::TensorInstruction;
+use tilewright::internal::codegen::vcode::execute;
 use tilewright::internal::codegen::{Assembled, Isa, Target};
 use tilewright::internal::expr::expression;
-use tilewright::internal::expr::scalar::number::f32_to_bf16;
+use tilewright::internal::expr::scalar::number::{f16_to_f32, f32_to_bf16, f32_to_f16};
 use tilewright::internal::graph::define::define;
 use tilewright::internal::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
 use tilewright::internal::graph::tensor_type::TensorType;
+use tilewright::internal::language::{self, lowered::Computation};
 use tilewright::internal::pipeline::kernel::{self, CompiledKernel, Statements};
 use tilewright::internal::poly::lower::Kernel;
 use tilewright::internal::poly::lower::state::Argument;
@@ -403,6 +405,105 @@ fn assert_within(found: &[u8], right: &[(f64, f64)], name: &str) {
     assert_eq!(found.len(), right.len());
     for (&found, &(value, bound)) in found.iter().zip(right) {
         assert!((f64::from(found) - value).abs() <= bound, "{name}: {found}, not {value} ± {bound}");
+    }
+}
+
+/// The f16 of small whole numbers, whose products have exact sums, or of numbers between -2 and 2.
+fn halves(shape: &[i64], seed: u64, whole: bool) -> Tensor {
+    let words = Tensor::seeded(DType::U64, &[shape.iter().product()], 12, seed, u64::MAX).to_vec::<u64>();
+    let number = |w: u64| match whole {
+        true => (w >> 40) as f32 % 7.0 - 3.0,
+        false => (w >> 40) as f32 / (1 << 22) as f32 - 2.0,
+    };
+    let bits = words.into_iter().flat_map(|w| f32_to_f16(number(w)).to_le_bytes());
+    Tensor { data: bits.collect::<Vec<u8>>().into(), ..Tensor::zeros(DType::F16, shape) }
+}
+
+/// Programs with sums in f16, and how many terms these have: products of any size, a window with padding, results that lie in other
+/// orders, or that are in f32.
+const SUMS_IN_F16: [(&str, i64); 7] = [
+    ("def p(f16(9,40) A, f16(40,37) B) -> (C) { C(m,n) +=! A(m,k) * B(k,n) }", 40),
+    ("def p(f16(1,100) A, f16(100,35) B) -> (C) { C(m,n) +=! A(m,k) * B(k,n) }", 100),
+    ("def p(f16(40,33) A, f16(64,33) B) -> (C) { C(m,n) +=! A(m,k) * B(n,k) }", 33),
+    ("def p(f16(39,24) A, f16(24,72) B) -> (C) { C(n,m) +=! A(m,k) * B(k,n) }", 24),
+    (
+        "def p(f16(9,11,6) X, f16(3,3,6,20) W) -> (Y) { Y(y,x,f) +=! X(y + r - 1, x + s - 1, c) * W(r,s,c,f) where y in 0..9, x in 0..11 }",
+        54,
+    ),
+    ("def p(f16(7,2,48) A, f16(2,48,33) B) -> (C) { P(q,m,n) +=! A(m,q,k) * B(q,k,n)  C(m,n) +=! f32(P(q,m,n)) }", 48),
+    ("def p(f16(14,32) A, f16(32,40) B) -> (C) { P(m,n) +=! A(m,k) * B(k,n)  C(m,n) = max(f32(P(m,n)) + 1.5, 0) }", 32),
+];
+
+/// What a program gives in exact arithmetic, and how far a sum in f16 may be from that: half a unit for each term and its rounding.
+fn bounds_of_halves(program: &Program, inputs: &[Tensor], terms: i64) -> Vec<(f64, f64)> {
+    let values = |f: &dyn Fn(u16) -> u16| -> Vec<f64> {
+        let changed = |t: &Tensor| {
+            let bits = t.data.chunks_exact(2).flat_map(|b| f(u16::from_le_bytes([b[0], b[1]])).to_le_bytes());
+            Tensor { data: bits.collect::<Vec<u8>>().into(), ..t.clone() }
+        };
+        let changed: Vec<Tensor> = inputs.iter().map(changed).collect();
+        numbers(&reference::evaluate(program, &changed.iter().collect::<Vec<_>>()).unwrap()[0])
+    };
+    let (sums, magnitudes) = (values(&|bits| bits), values(&|bits| bits & 0x7fff));
+    let allowed = |magnitude: f64| magnitude * (terms + 2) as f64 / 2048.0;
+    sums.into_iter().zip(magnitudes.into_iter().map(allowed)).collect()
+}
+
+/// The elements of a tensor of f16 or f32.
+fn numbers(tensor: &Tensor) -> Vec<f64> {
+    let element = |bytes: &[u8]| match *bytes {
+        [a, b] => f64::from(f16_to_f32(u16::from_le_bytes([a, b]))),
+        _ => f64::from(f32::from_le_bytes(bytes.try_into().unwrap())),
+    };
+    tensor.data.chunks_exact(tensor.dtype.bytes()).map(element).collect()
+}
+
+/// Sums in f16 are exact for whole numbers, and otherwise within the bound of as many roundings: on an emulated processor, and by the
+/// meaning of each machine instruction.
+#[test]
+fn sums_in_f16_are_those_of_instructions() {
+    let rows = tilewright::instructions::built_in().unwrap();
+    let (mut jobs, mut expected) = (vec![], vec![]);
+    let check = |found: Vec<u8>, program: &Program, right: &[(f64, f64)], exact: bool, what: &str| {
+        let output = program.tensors.iter().find(|t| t.role == Role::Output).unwrap();
+        let found = numbers(&Tensor { data: found.into(), ..Tensor::zeros(output.dtype, &output.shape) });
+        assert_eq!(found.len(), right.len());
+        for (found, &(value, bound)) in found.iter().zip(right) {
+            assert!((found - value).abs() <= if exact { 0.0 } else { bound }, "{what}: {found}, not {value} ± {bound}");
+        }
+    };
+    for (name, row) in [("aarch64-neon+fp16", "fmla_8h"), ("x86-64-avx512-vnni+avx512fp16", "vfmadd231ph")] {
+        let target = Target::by_name(name).unwrap().with_instructions(rows);
+        for ((text, terms), exact) in SUMS_IN_F16.iter().flat_map(|case| [(case, true), (case, false)]) {
+            let file = language::parse("halves.tile", text).unwrap();
+            let lowered = file.lower(&file.programs[0], &[].into(), None).unwrap();
+            let Computation::Def(program) = lowered.computation else { panic!("{text}") };
+            let given: Vec<Vec<i64>> =
+                program.tensors.iter().filter(|t| t.role == Role::Input).map(|t| t.shape.to_vec()).collect();
+            let inputs: Vec<Tensor> = given.iter().zip(1..).map(|(shape, seed)| halves(shape, seed, exact)).collect();
+            let right = bounds_of_halves(&program, &inputs, *terms);
+            let statements = Statements::of_expression("halves", &program).unwrap();
+            let compiled = kernel::compile(statements, &target).unwrap();
+            let used = compiled.vcode.iter().flat_map(|f| &f.instructions).any(|i| i.name.as_str() == row);
+            assert!(used, "{text} on {name} without {row}");
+            let case = Case { name: "halves", program, inputs, exact };
+            let (mut table, outputs) = arguments(&case, &compiled.scop, &compiled.kernel);
+            if target.isa == Isa::Neon {
+                let scratch_bytes = compiled.assembled.phases.iter().map(|p| p.scratch_bytes).max().unwrap_or(0);
+                let steps = steps(&compiled.assembled);
+                jobs.push(emulator::Job { name: "halves".into(), steps, scratch_bytes, buffers: table.clone() });
+                expected.push((*text, outputs[0], case.program.clone(), right.clone(), exact));
+            }
+            for (function, phase) in compiled.vcode.iter().zip(&compiled.assembled.phases) {
+                execute::run(function, &mut table, 0, phase.parallel.unwrap_or(1)).unwrap();
+            }
+            check(table.swap_remove(outputs[0]), &case.program, &right, exact, text);
+        }
+    }
+    for ((text, slot, program, right, exact), results) in
+        expected.iter().zip(emulator::run("f16", &jobs).into_iter().flatten())
+    {
+        results.iter().for_each(|r| check(r[*slot].clone(), program, right, *exact, text));
     }
 }
 

@@ -261,6 +261,12 @@ impl TensorInstruction {
         self.operands[0].form == Form::Vector && self.operands[0].indices.len() == 2
     }
 
+    /// Returns true if the row adds one product to each of a vector of f16.
+    pub fn sums_halves(&self) -> bool {
+        let sums = &self.operands[0];
+        sums.dtype == DType::F16 && sums.form == Form::Vector && !self.is_matrix() && self.terms() == 1
+    }
+
     /// Bytes of the registers that the operands stand in: tile registers, or the widest vectors of the code.
     pub fn register_bytes(&self) -> usize {
         if self.is_tile() { TILE_ROWS * TILE_ROW_BYTES } else { self.vector_bytes() }

@@ -22,6 +22,7 @@ pub mod division;
 pub mod expansion_cost;
 mod floor_division;
 pub mod half_precision;
+mod half_sums;
 pub mod hoist;
 pub mod instruction;
 pub mod integer;

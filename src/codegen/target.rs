@@ -114,9 +114,11 @@ impl Target {
         self.instructions.iter().any(|row| row.name == name && row.is_tile())
     }
 
-    /// Returns true if the tensor instruction of this name has sums of several rows in a register.
-    pub fn sums_rows(&self, name: InstructionName) -> bool {
-        self.instructions.iter().any(|row| row.name == name && (row.is_tile() || row.is_matrix()))
+    /// Returns true if the sums of the tensor instruction of this name are loaded before the loops over their terms and stored
+    /// behind them: those of several rows in a register, and those of f16.
+    pub fn sums_throughout_loops(&self, name: InstructionName) -> bool {
+        let special = |row: &TensorInstruction| row.is_tile() || row.is_matrix() || row.sums_halves();
+        self.instructions.iter().any(|row| row.name == name && special(row))
     }
 
     /// Peak of one core in GFLOP/s for elements of `bytes` bytes (an FMA counts two).
@@ -262,14 +264,14 @@ impl Target {
         self.platform().check_host().is_ok()
     }
 
-    /// The best target that this process can run code for, with the products that it has: of bytes, on AVX-512 and AArch64 of bf16; and
-    /// for loop programs with the constants of this processor's core, where they are known.
+    /// The best target that this process can run code for, with the products that it has: of bytes, on AVX-512 and AArch64 of bf16
+    /// and f16; and for loop programs with the constants of this processor's core, where they are known.
     pub fn host() -> Option<Target> {
         let target = Target::all().into_iter().find(Target::runs_on_host)?;
         let more: &[&str] = match target.isa {
-            Isa::Avx512 => &["avx512bf16"],
+            Isa::Avx512 => &["avx512bf16", "avx512fp16"],
             Isa::Avx2 => &["avxvnni"],
-            Isa::Neon => &["dotprod", "i8mm", "bf16"],
+            Isa::Neon => &["dotprod", "i8mm", "bf16", "fp16"],
         };
         let target = target.on_core(Core::host());
         Some(more.iter().fold(target, |target, word| {

@@ -71,7 +71,8 @@ fn mismatch<T>(part: MismatchPart, reason: String) -> Result<T, Mismatch> {
 pub fn is_fma(row: &TensorInstruction) -> bool {
     let Expr::Binary(BinaryOp::Mul, a, b) = &row.body else { return false };
     let takes_one_term = row.summed().next().is_none();
-    takes_one_term && row.operands[0].dtype.is_float() && matches!((&**a, &**b), (Expr::Load(_), Expr::Load(_)))
+    let in_lanes = matches!(row.operands[0].dtype, DType::F32 | DType::F64);
+    takes_one_term && in_lanes && matches!((&**a, &**b), (Expr::Load(_), Expr::Load(_)))
 }
 
 /// Unifies a row of fused products and sums with an update whose lane iterator is `lane`. Where both operands have an element

@@ -1,6 +1,7 @@
 //! The meaning of a tensor instruction, on the bytes of registers.
 
 use crate::codegen::instruction::{Form, SumOrder, TensorInstruction};
+use crate::expr::scalar::number::round_f16;
 use crate::expr::scalar::{self, Point, Value};
 use crate::expr::{Access, Affine, BinaryOp, Expr, Index, Var};
 use crate::runtime::{DType, Error, Result};
@@ -127,13 +128,49 @@ impl TensorInstruction {
 
 /// `total + body`: a product of floats is rounded once, with the sum.
 fn add_term(total: Value, body: &Expr, point: &impl Point) -> Result<Value> {
-    if let (Expr::Binary(BinaryOp::Mul, a, b), DType::F32 | DType::F64) = (body, total.dtype()) {
+    if let (Expr::Binary(BinaryOp::Mul, a, b), DType::F32 | DType::F64 | DType::F16) = (body, total.dtype()) {
         let (a, b) = (point.value(a)?, point.value(b)?);
         return Ok(match (a, b, total) {
             (Value::F32(a), Value::F32(b), Value::F32(c)) => Value::F32(a.mul_add(b, c)),
             (Value::F64(a), Value::F64(b), Value::F64(c)) => Value::F64(a.mul_add(b, c)),
+            (Value::F16(a), Value::F16(b), Value::F16(c)) => Value::F16(fused_half(a, b, c)),
             _ => scalar::binary(BinaryOp::Add, total, scalar::binary(BinaryOp::Mul, a, b)?)?,
         });
     }
     scalar::binary(BinaryOp::Add, total, point.value(body)?)
+}
+
+/// `a · b + c` of numbers that f16 can hold, rounded once to f16. The product is exact in f64. Where the sum is not, one of the two
+/// is less than half a unit of the other, and which side of a half the sum is on does not change. The way from f64 goes through an
+/// f32 that is rounded to odd, which the second rounding keeps right.
+fn fused_half(a: f32, b: f32, c: f32) -> f32 {
+    let sum = f64::from(a) * f64::from(b) + f64::from(c);
+    let near = sum as f32;
+    if f64::from(near) == sum || !near.is_finite() {
+        return round_f16(near);
+    }
+    let below = if f64::from(near).abs() > sum.abs() { near.to_bits() - 1 } else { near.to_bits() };
+    round_f16(f32::from_bits(below | 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_product_and_its_sum_are_rounded_once() {
+        let ulp = f32::powi(2.0, -10);
+        // 1 + half a unit, and a little that f32 cannot hold beside it: up, while two roundings give the even neighbour.
+        let [a, b] = [1.0 + ulp, f32::powi(2.0, -11) - f32::powi(2.0, -21)];
+        assert_eq!(f64::from(a) * f64::from(b), f64::from(ulp) / 2.0 - f64::powi(2.0, -31));
+        assert_eq!(fused_half(a, b, 1.0), 1.0);
+        assert_eq!(fused_half(1.0 + ulp, ulp / 2.0, 1.0), 1.0 + ulp);
+        assert_eq!(round_f16(a.mul_add(b, 1.0)), 1.0);
+        // Subnormal numbers, the largest number, and what is beyond it.
+        let least = f32::powi(2.0, -24);
+        assert_eq!(fused_half(least, 1.0, least), 2.0 * least);
+        assert_eq!(fused_half(255.0, 257.0, -31.0), 65504.0);
+        assert_eq!(fused_half(256.0, 256.0, 0.0), f32::INFINITY);
+        assert!(fused_half(f32::INFINITY, 0.0, 1.0).is_nan());
+    }
 }

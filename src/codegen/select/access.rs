@@ -518,17 +518,21 @@ impl Selector<'_> {
             return self.internal("a store of lanes to one element or to subscripts from data");
         }
         let v = self.stored(v, lane)?;
-        let mem = memory_type(dtype);
+        self.store_lanes(a, v, memory_type(dtype));
+        Ok(())
+    }
+
+    /// Writes lanes as elements of type `mem`, as wide as those of the buffer, which is in memory.
+    pub fn store_lanes(&mut self, a: &Address, v: Val, mem: DType) {
         let size = self.element(a.buffer);
         let per_lane = a.linear.coefficient(LANE) * size;
         let bytes = a.linear.clone().plus(LANE, -a.linear.coefficient(LANE)).scale(size);
         let lane = v.lane;
-        if scalar {
+        if !a.varies() {
             let (addr, span) = self.operand(a.buffer, &bytes, size);
             let ty = VType { lane, lanes: 1 };
             self.out.push(Node::Inst(Inst::VStore { src: v.reg, ty, mem, addr, part: None }));
-            self.written(span);
-            return Ok(());
+            return self.written(span);
         }
         let (first, count) = (self.chunk.first as i64, self.chunk.count as i64);
         let part = self.part(first, count);
@@ -545,7 +549,6 @@ impl Selector<'_> {
             self.out.push(Node::Inst(Inst::VScatter { src: v.reg, ty, mem, addr, stride: per_lane, part }));
             self.written(Span { bytes: None, ..span });
         }
-        Ok(())
     }
 
     /// `v` in the lane type and form that memory takes: masks as 0 and 1, halves as their bits.

@@ -19,8 +19,12 @@ impl Selector<'_> {
         let Some(row) = rows.iter().find(|r| r.name == name) else {
             return self.internal(&format!("`{name}` is not an instruction of {}", self.target.name));
         };
-        if row.is_tile() || row.is_matrix() {
-            let sums = if row.is_tile() { "tiles" } else { "matrices" };
+        if self.target.sums_throughout_loops(name) {
+            let sums = match row.is_tile() {
+                true => "tiles",
+                false if row.is_matrix() => "matrices",
+                false => "vectors of f16",
+            };
             let text = format!(
                 "{}: the loops around `{name}` are not those of rows, columns and terms of {sums}",
                 self.nest.name
@@ -91,7 +95,7 @@ impl Selector<'_> {
     }
 
     /// The terms of an operand in a register: those of each lane, or the same ones in every lane.
-    fn group(
+    pub fn group(
         &mut self,
         row: &TensorInstruction,
         operand: usize,
@@ -107,7 +111,7 @@ impl Selector<'_> {
             return self.partial_group(var, terms, (o.dtype, lane), access);
         }
         let dtype = match bytes {
-            2 => DType::F16,
+            2 => DType::I16,
             4 => DType::I32,
             8 => DType::I64,
             _ => return self.internal(&format!("the terms of operand {} fill no lane", o.name)),

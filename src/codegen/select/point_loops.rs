@@ -1,4 +1,4 @@
-//! The loops around a tensor instruction whose sums have rows and columns in a register, in tiles or matrices.
+//! The loops around a tensor instruction whose sums stay in registers throughout them: in tiles, matrices, or vectors of f16.
 //!
 //! In: a statement of a loop nest. Out: the point loops over rows (unrolled), columns (the vector loop) and terms (of kind
 //! [`LoopKind::Instruction`]) around one sum, and the serial loops over further terms around them.
@@ -20,7 +20,7 @@ pub struct Block<'a> {
     pub rows: Option<(Var, i64)>,
     pub columns: Option<(Var, i64)>,
     pub terms: Var,
-    /// Conditions of the whole block.
+    /// Conditions of the whole block; of a row that sums f16 those of each of its rows, too.
     pub conditions: &'a [Affine],
     pub buffer: BufferId,
     pub index: &'a [Index],
@@ -48,7 +48,8 @@ pub fn block<'a>(rows: &'a [TensorInstruction], wanted: Kind, stmt: &'a Stmt) ->
                 let (rows, outer) = (unrolled.pop(), unrolled.pop());
                 let terms = *var;
                 let points = [outer, rows, columns, Some((terms, end))];
-                let whole = |c: &Affine| points.iter().flatten().all(|(v, _)| !c.uses(*v));
+                let inside = if row.sums_halves() { &points[2..] } else { &points[..] };
+                let whole = |c: &Affine| inside.iter().flatten().all(|(v, _)| !c.uses(*v));
                 let fits = end == row.terms_in_lane() && conditions.iter().all(whole);
                 let buffer = *buffer;
                 return fits.then_some(Block { row, outer, rows, columns, terms, conditions, buffer, index, value });

@@ -89,6 +89,8 @@ pub struct Selector<'a> {
     pub tile: Option<Pass>,
     /// The sums in matrices.
     pub matrices: Option<Vec<Vreg>>,
+    /// The vectors of sums of f16.
+    pub half_sums: Option<Vec<Vreg>>,
     /// The loop of whose iterations an instruction on tiles takes several.
     pub innermost: Option<Var>,
 }

@@ -61,6 +61,7 @@ impl<'a> Selector<'a> {
             view: None,
             tile: None,
             matrices: None,
+            half_sums: None,
             innermost: None,
         }
     }
@@ -117,7 +118,7 @@ impl<'a> Selector<'a> {
     }
 
     pub fn statement(&mut self, stmt: &Stmt) -> Selected<()> {
-        if self.tiles(None, stmt)? || self.tile_block(stmt)? || self.matrices(stmt)? {
+        if self.tiles(None, stmt)? || self.tile_block(stmt)? || self.matrices(stmt)? || self.half_sums(stmt)? {
             return Ok(());
         }
         match stmt {

@@ -411,11 +411,12 @@ fn unroll(nest: &mut LoopNest, target: &Target, declared: u32, body: Vec<Stmt>) 
     out
 }
 
-/// Returns true for the loops and conditions around an instruction whose sums stay in tiles or matrices throughout them.
+/// Returns true for the loops and conditions around an instruction whose sums stay in registers throughout them.
 fn is_tiled(target: &Target, stmt: &Stmt) -> bool {
     let mut tiled = false;
     stmt.visit(&mut |s| {
-        tiled |= matches!(s, Stmt::Loop { kind: LoopKind::Instruction(name), .. } if target.sums_rows(*name));
+        tiled |=
+            matches!(s, Stmt::Loop { kind: LoopKind::Instruction(name), .. } if target.sums_throughout_loops(*name));
     });
     tiled
 }

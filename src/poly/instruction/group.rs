@@ -132,7 +132,8 @@ fn sums_in_lanes(row: &TensorInstruction) -> bool {
         Form::Tile => false,
     };
     let wide = |o: &Operand| row.terms() as usize * o.dtype.bytes() == acc.dtype.bytes();
-    let lanes = matches!(acc.dtype, DType::I32 | DType::I64 | DType::U64 | DType::F32 | DType::F64);
+    let lanes =
+        matches!(acc.dtype, DType::I32 | DType::I64 | DType::U64 | DType::F32 | DType::F64) || row.sums_halves();
     summed.len() <= 1 && lanes && fits(a) && fits(b) && wide(a) && wide(b)
 }
 
@@ -197,6 +198,9 @@ fn misfit(
     let r = references.iter().find(|r| r.access.as_ref() == Some(access))?;
     if (row.is_tile() || row.is_matrix()) && !access.guard.is_empty() {
         return Some(format!("operand `{}` is not read everywhere, and `{}` reads whole rows", tensor.name, row.name));
+    }
+    if row.sums_halves() && access.guard.iter().any(|g| g.uses(lane)) {
+        return Some(format!("operand `{}` is not read for every `{}`", tensor.name, name(lane)));
     }
     if access.guard.iter().any(|g| g.uses(group)) || access.index.iter().any(|i| matches!(i, Index::Value(_))) {
         return Some(format!("the terms of operand `{}` along `{}` are not read together", tensor.name, name(group)));

@@ -27,9 +27,20 @@ impl Problem<'_> {
 
     fn along_tensor(&self, v: &Axis, matched: &Grouped) -> Option<Block> {
         let Grouped { terms, vector, .. } = *matched;
+        let row = self.target.instructions.iter().find(|row| row.name == matched.row)?;
+        if row.sums_halves() && v.conditioned {
+            return None;
+        }
         let (axes, references) = self.in_groups(matched);
-        let problem =
-            Problem { operations: 1.0, references: &references, axes: &axes, grouped: &[], unrolled: false, ..*self };
+        let problem = Problem {
+            operations: 1.0,
+            references: &references,
+            axes: &axes,
+            element: row.operands[0].dtype.bytes() as i64,
+            grouped: &[],
+            unrolled: false,
+            ..*self
+        };
         let as_it_lies = terms == 1 && self.references[vector].along(v.iterator) == Along::Unit;
         let packed: &[usize] = if as_it_lies { &[] } else { &[vector] };
         let block = problem.along_parallel(v, packed, None)?;
