@@ -111,6 +111,7 @@ impl Subject<'_> {
             algorithm,
             max_error,
             precision,
+            accumulate,
             quotients,
             egraph,
             limits,
@@ -124,7 +125,8 @@ impl Subject<'_> {
             .text(&format!("{:?}", options.target().ok()?))
             .text(&format!("{instructions:?}"))
             .text(&format!("{dims:?} {growing:?}"));
-        hasher.text(&format!("{algorithm:?} {:x} {precision} {quotients} {egraph:?}", max_error.to_bits()));
+        hasher
+            .text(&format!("{algorithm:?} {:x} {precision} {accumulate} {quotients} {egraph:?}", max_error.to_bits()));
         // How many bindings are kept decides no module.
         hasher.text(&format!("{:?}", Limits { bindings: 0, binding_bytes: None, ..limits.clone() }));
         Some(hasher.finish())

@@ -59,7 +59,7 @@ pub use model::Model;
 pub use object::{ObjectFiles, ObjectOptions};
 pub use pipeline::report::{ControlReport, KernelReport, Report, Sort, Vectorization};
 pub use pipeline::{
-    Algorithm, CacheOptions, DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options, Precision, Quotients, Stage,
+    Accumulate, Algorithm, CacheOptions, DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options, Precision, Quotients, Stage,
 };
 pub use poly::tile::report::{BlockReport, CandidateReport, PhaseReport};
 pub use staged::{HostReport, PartCounts, PartReport, StagedReport};

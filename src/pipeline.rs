@@ -39,7 +39,7 @@ use std::time::Instant;
 
 pub use crate::pipeline::kernel::Stage;
 pub use crate::pipeline::options::{
-    Algorithm, CacheOptions, DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options, Precision, Quotients,
+    Accumulate, Algorithm, CacheOptions, DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options, Precision, Quotients,
 };
 
 /// Which order the statements of a kernel run in.

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
 use tilewright::{
-    Algorithm, CacheOptions, Compiled, DType, EgraphOptions, Error, File, GraphBuilder, Limits, Model, Module, Options,
-    Precision, Quotients, Report, Result, Target, Tensor, Value,
+    Accumulate, Algorithm, CacheOptions, Compiled, DType, EgraphOptions, Error, File, GraphBuilder, Limits, Model,
+    Module, Options, Precision, Quotients, Report, Result, Target, Tensor, Value,
 };
 
 /// A cache that is not there yet, in a folder that is removed at the end.
@@ -240,6 +240,7 @@ fn whatever_decides_the_module_has_an_entry_of_its_own() {
     };
     let egraph = EgraphOptions { stop_after: Some(3), ..EgraphOptions::default() };
     let name = "conv_3x3_stride_2";
+    let halves = Some(Target::by_name("aarch64-neon+fp16").unwrap());
     let other = [
         base.clone(),
         Options { target: Some(Target::neon()), ..base.clone() },
@@ -247,6 +248,8 @@ fn whatever_decides_the_module_has_an_entry_of_its_own() {
         Options { algorithm: Algorithm::Direct, ..base.clone() },
         Options { max_error: 0.5, ..base.clone() },
         Options { precision: Precision::Bf16, ..base.clone() },
+        Options { target: halves.clone(), ..base.clone() },
+        Options { target: halves, accumulate: Accumulate::F16, ..base.clone() },
         Options { quotients: Quotients::Approximate, ..base.clone() },
         Options { egraph, ..base.clone() },
         Options { limits: limits(|l| l.arena_bytes /= 2), ..base.clone() },

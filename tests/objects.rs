@@ -11,8 +11,8 @@ use std::sync::Arc;
 use tilewright::internal::runtime::bounds::resized;
 use tilewright::internal::runtime::module::Action;
 use tilewright::{
-    AsView, DType, Dim, Error, File, InputSpec, Model, ObjectFiles, ObjectOptions, Options, Session, Target, Tensor,
-    graph_text,
+    Accumulate, AsView, DType, Dim, Error, File, InputSpec, Model, ObjectFiles, ObjectOptions, Options, Precision,
+    Session, Target, Tensor, graph_text,
 };
 
 /// Fixtures of most kinds of steps and element types.
@@ -421,5 +421,61 @@ fn a_debugger_sees_kernels_by_name_and_their_callers() {
             assert!(depth > 20, "{name} on {}: stopped at {depth} instructions", target.name);
             assert_eq!(seen, depth, "{name} on {}: `main` is not seen from every instruction", target.name);
         }
+    }
+}
+
+/// Runs the cases on an emulated processor with the features of `target`; `None` where there is no emulator.
+fn emulated(cases: &[Case]) -> Option<Vec<Vec<Tensor>>> {
+    let toolchain = Toolchain::emulated()?;
+    let outputs = |(case, bytes): (&Case, Vec<Vec<u8>>)| {
+        let specs = case.bound().outputs().iter().map(|output| &output.tensor);
+        specs.zip(bytes).map(|(s, data)| Tensor { data: data.into(), ..Tensor::zeros(s.dtype, &s.shape) }).collect()
+    };
+    Some(cases.iter().zip(build_and_run(&toolchain, cases, false)).map(outputs).collect())
+}
+
+/// Sums of products in f16, as kernels of networks and with what follows them; the last is depthwise, whose sums stay in f32.
+const IN_F16: [&str; 6] = [
+    "%x: f32[17,1040] = input \"x\"  %w: f32[1040,33] = constant seeded(1)  %y = matmul(%x, %w)",
+    "%x: f32[1,20,9,10] = input \"x\"  %w: f32[19,20,3,3] = constant seeded(1)  %b: f32[19] = constant seeded(2)
+     %c = conv[3x3 pad=1x1 nchw](%x, %w, %b)  %z: f32[] = constant [0]  %y = max(%c, %z)",
+    "%x: f32[1,72,14,14] = input \"x\"  %w: f32[35,72,3,3] = constant seeded(1)  %y = conv[3x3 pad=1x1 nchw](%x, %w)",
+    "%x: f32[1,96,7,9] = input \"x\"  %w: f32[50,96,1,1] = constant seeded(1)  %y = conv[1x1 nchw](%x, %w)",
+    "%x: f32[3,9,64] = input \"x\"  %w: f32[3,64,40] = input \"w\"  %y = matmul(%x, %w)",
+    "%x: f32[1,24,14,14] = input \"x\"  %w: f32[24,1,3,3] = constant seeded(1)  %y = conv[3x3 pad=1x1 nchw group=24](%x, %w)",
+];
+
+/// Sums in f16 are near those in f32: they have the error of f16, and not more.
+#[test]
+fn networks_sum_in_f16_where_that_is_asked_for() {
+    let target = Target::by_name("aarch64-neon+fp16").unwrap();
+    let (mut cases, mut expected) = (vec![], vec![]);
+    for (i, body) in IN_F16.iter().enumerate() {
+        let text = format!("graph halves_{i} {{\n{}\noutput %y \"y\"\n}}", body.replace("  %", "\n%"));
+        let model = Model::from_graph(graph_text::parse(&text).unwrap_or_else(|e| panic!("{text}: {e}")));
+        let options = |precision, accumulate| Options {
+            target: Some(target.clone()),
+            precision,
+            accumulate,
+            max_error: 0.0,
+            ..Options::default()
+        };
+        let (module, report) = model.compile_module(&options(Precision::F16, Accumulate::F16)).unwrap();
+        let phases = || report.kernels.iter().flat_map(|k| &k.phases);
+        let taken = phases().filter(|p| p.instruction.as_deref() == Some("fmla_8h")).count();
+        assert_eq!(taken, usize::from(i + 1 < IN_F16.len()), "{body}: {report}");
+        let seeded = |(i, s): (u64, &tilewright::module::TensorSpec)| Tensor::seeded(s.dtype, &s.shape, 7, i, 2);
+        let inputs: Vec<Tensor> = (0..).zip(module.inputs()).map(seeded).collect();
+        let here = model.compile_module(&Options { max_error: 0.0, ..Options::default() }).unwrap().0;
+        let names: Vec<(&str, &Tensor)> = module.inputs().iter().map(|s| &*s.name).zip(&inputs).collect();
+        expected.push(Session::new(Arc::new(here), 1).unwrap().run(&names).unwrap().remove(0));
+        cases.push(Case::new(format!("halves_{i}"), Arc::new(module), inputs));
+    }
+    for ((body, right), found) in IN_F16.iter().zip(&expected).zip(emulated(&cases).into_iter().flatten()) {
+        let (found, right) = (found[0].to_vec::<f32>(), right.to_vec::<f32>());
+        let largest = right.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+        let error = found.iter().zip(&right).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / largest;
+        assert!(error < 1e-2, "{body}: off by {error}");
+        assert!(error > 1e-4 || body.contains("group"), "{body}: {error} is less than sums in f16 lose");
     }
 }

@@ -9,7 +9,7 @@ use tilewright::internal::expr::scalar::number::{f16_to_f32, f32_to_bf16, f32_to
 use tilewright::internal::graph::op::{Layout, Op, Window};
 use tilewright::internal::language;
 use tilewright::{
-    Algorithm, Compiled, DType, GraphBuilder, Model, Options, Precision, Quotients, Target, Tensor, ValueId,
+    Accumulate, Algorithm, Compiled, DType, GraphBuilder, Model, Options, Precision, Quotients, Target, Tensor, ValueId,
 };
 
 const HALVES: [Precision; 2] = [Precision::Bf16, Precision::F16];
@@ -218,6 +218,32 @@ fn precisions_have_names() {
         assert_eq!(name.parse::<Precision>().unwrap().to_string(), name);
     }
     assert!("f64".parse::<Precision>().unwrap_err().to_string().contains("bf16"));
+}
+
+/// Sums in f16 are what is asked for, or nothing is compiled.
+#[test]
+fn sums_in_f16_need_a_processor_that_adds_in_f16() {
+    for name in Accumulate::NAMES {
+        assert_eq!(name.parse::<Accumulate>().unwrap().to_string(), name);
+    }
+    assert!("f64".parse::<Accumulate>().unwrap_err().to_string().contains("there is no type of sums `f64`"));
+    let op = Op::MatMul { transpose_a: false, transpose_b: false };
+    let case = Case { name: "product", op, x: random(1, &[40, 256]), constants: vec![random(2, &[256, 96])] };
+    let compile = |target: &str, accumulate| {
+        let target = Some(Target::by_name(target).unwrap());
+        let options = Options { target, precision: Precision::F16, accumulate, ..Options::default() };
+        let report = model(&case).compile_module(&options)?.1;
+        let phases = report.kernels.iter().flat_map(|k| &k.phases).filter_map(|p| p.instruction.clone());
+        Ok::<String, tilewright::Error>(phases.collect())
+    };
+    for target in ["x86-64-avx512-vnni+avx512bf16", "x86-64-avx2", "aarch64-neon+dotprod"] {
+        let error = compile(target, Accumulate::F16).unwrap_err().to_string();
+        assert!(error.contains(&format!("target {target} has no instruction that sums products of f16")), "{error}");
+    }
+    for (target, row) in [("x86-64-avx512-vnni+avx512fp16", "vfmadd231ph"), ("aarch64-neon+fp16", "fmla_8h")] {
+        assert_eq!(compile(target, Accumulate::F16).unwrap(), row);
+        assert!(!compile(target, Accumulate::F32).unwrap().contains(row));
+    }
 }
 
 /// Minimal filtering transforms what halves would be rounded from: nothing of it is rounded.

@@ -2,7 +2,8 @@
 
 use crate::handle::{Options, Session};
 use crate::options::{
-    OPTIONS, set_cache, set_dim, set_instructions, set_max_memory, set_quotients, set_target, set_threads,
+    OPTIONS, set_accumulate, set_cache, set_dim, set_instructions, set_max_memory, set_precision, set_quotients,
+    set_target, set_threads,
 };
 use crate::pointer::{check_result, elements, text, write};
 use crate::session::{SESSIONS, add, compile, compile_bytes};
@@ -73,6 +74,27 @@ pub unsafe extern "C" fn tilewright_options_set_target(options: Options, name: *
 pub unsafe extern "C" fn tilewright_options_set_quotients(options: Options, kind: *const c_char) -> Status {
     // SAFETY: as promised by the caller.
     guard(|| set_quotients(options.id, unsafe { text("the kind of quotients", kind) }?))
+}
+
+/// Sets the type of the operands of products and convolutions that a network has in f32: `f32`, the default, `bf16` or `f16`.
+///
+/// # Safety
+/// `name` is null or a text with a zero byte behind it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tilewright_options_set_precision(options: Options, name: *const c_char) -> Status {
+    // SAFETY: as promised by the caller.
+    guard(|| set_precision(options.id, unsafe { text("the name of the precision", name) }?))
+}
+
+/// Sets the type in which a network sums products of f16: `f32`, the default, or `f16`, which a target without instructions for it
+/// refuses when it compiles.
+///
+/// # Safety
+/// `name` is null or a text with a zero byte behind it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tilewright_options_set_accumulate(options: Options, name: *const c_char) -> Status {
+    // SAFETY: as promised by the caller.
+    guard(|| set_accumulate(options.id, unsafe { text("the name of the type of sums", name) }?))
 }
 
 /// Sets the size of a dynamic dimension or of a program's parameter. All must have sizes, but those that a set of sizes has.

@@ -41,6 +41,24 @@ pub fn set_target(handle: u64, name: &str) -> Result<(), Failure> {
     OPTIONS.change(handle, |options| Options { target: Some(target), ..options.clone() })
 }
 
+/// Sets the type of the operands of products, by its name.
+///
+/// # Errors
+/// `Invalid` where there is no such precision, `NoHandle`.
+pub fn set_precision(handle: u64, name: &str) -> Result<(), Failure> {
+    let precision = name.parse()?;
+    OPTIONS.change(handle, |options| Options { precision, ..options.clone() })
+}
+
+/// Sets the type of the sums of products of f16, by its name.
+///
+/// # Errors
+/// `Invalid` where there is no such type, `NoHandle`.
+pub fn set_accumulate(handle: u64, name: &str) -> Result<(), Failure> {
+    let accumulate = name.parse()?;
+    OPTIONS.change(handle, |options| Options { accumulate, ..options.clone() })
+}
+
 /// Sets how quotients and square roots of f32 are computed, by the name of the kind.
 ///
 /// # Errors

@@ -152,6 +152,19 @@ tilewright_status tilewright_options_set_target(tilewright_options options, cons
 // `kind` is null or a text with a zero byte behind it.
 tilewright_status tilewright_options_set_quotients(tilewright_options options, const char *kind);
 
+// Sets the type of the operands of products and convolutions that a network has in f32: `f32`, the default, `bf16` or `f16`.
+//
+// # Safety
+// `name` is null or a text with a zero byte behind it.
+tilewright_status tilewright_options_set_precision(tilewright_options options, const char *name);
+
+// Sets the type in which a network sums products of f16: `f32`, the default, or `f16`, which a target without instructions for it
+// refuses when it compiles.
+//
+// # Safety
+// `name` is null or a text with a zero byte behind it.
+tilewright_status tilewright_options_set_accumulate(tilewright_options options, const char *name);
+
 // Sets the size of a dynamic dimension or of a program's parameter. All must have sizes, but those that a set of sizes has.
 //
 // # Safety

@@ -41,6 +41,7 @@ impl Arguments {
             stop_after: None,
             max_error: None,
             precision: None,
+            accumulate: None,
             quotients: None,
             algorithm: None,
             limits: LimitArguments::default(),

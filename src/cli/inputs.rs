@@ -401,6 +401,7 @@ fn network_option(arguments: &ModelArguments) -> Option<&'static str> {
         ("--max-error", arguments.max_error.is_some()),
         ("--algorithm", arguments.algorithm.is_some()),
         ("--precision", arguments.precision.is_some()),
+        ("--accumulate", arguments.accumulate.is_some()),
     ];
     options.into_iter().find(|option| option.1).map(|option| option.0)
 }
@@ -507,8 +508,6 @@ fn load_for(
     let egraph = EgraphOptions { stop_after: arguments.stop_after, ..EgraphOptions::default() };
     let max_error = arguments.max_error.unwrap_or(DEFAULT_MAX_ERROR);
     let algorithm = arguments.algorithm.unwrap_or_default();
-    let precision = arguments.precision.unwrap_or_default();
-    let quotients = arguments.quotients.unwrap_or_default();
     let values = values(&given);
     let (limits, growing) = (arguments.limits.limits(), arguments.grow.clone());
     let instructions = instructions::checked(arguments.instructions.as_deref(), progress)?;
@@ -526,8 +525,9 @@ fn load_for(
         egraph,
         algorithm,
         max_error,
-        precision,
-        quotients,
+        precision: arguments.precision.unwrap_or_default(),
+        accumulate: arguments.accumulate.unwrap_or_default(),
+        quotients: arguments.quotients.unwrap_or_default(),
         limits,
         ..Options::default()
     };

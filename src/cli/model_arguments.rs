@@ -8,7 +8,7 @@ use tilewright::Algorithm;
 use tilewright::CacheOptions;
 use tilewright::Calibration;
 use tilewright::Target;
-use tilewright::{Error, Limits, Model, Precision, Quotients, Result, Sort};
+use tilewright::{Accumulate, Error, Limits, Model, Precision, Quotients, Result, Sort};
 
 /// The most bindings of one module.
 const MAX_BINDINGS: usize = 256;
@@ -61,9 +61,13 @@ pub struct ModelArguments {
     #[arg(long, value_name = "A", value_parser = algorithm_parser(), help_heading = COMPILER)]
     pub algorithm: Option<Algorithm>,
     /// Operands of a network's products and convolutions of f32. Those of 16 bits are rounded and take half the memory; sums stay
-    /// in f32 [default: f32]
+    /// in f32, but with `--accumulate f16` [default: f32]
     #[arg(long, value_name = "P", value_parser = precision_parser(), help_heading = COMPILER)]
     pub precision: Option<Precision>,
+    /// Sums of a network's products of f16: those in f16 take less time on processors that add in f16, and have its error
+    /// [default: f32]
+    #[arg(long, value_name = "S", value_parser = accumulate_parser(), help_heading = COMPILER)]
+    pub accumulate: Option<Accumulate>,
     /// Quotients and square roots of f32: rounded correctly, or within three units in the last place, which takes less time on
     /// processors with AVX-512 [default: exact]
     #[arg(long, value_name = "Q", value_parser = quotients_parser(), help_heading = COMPILER)]
@@ -240,6 +244,10 @@ fn algorithm_parser() -> impl TypedValueParser<Value = Algorithm> {
 /// Reads the type of the operands of products.
 pub fn precision_parser() -> impl TypedValueParser<Value = Precision> {
     PossibleValuesParser::new(Precision::NAMES).try_map(|name| name.parse::<Precision>())
+}
+
+fn accumulate_parser() -> impl TypedValueParser<Value = Accumulate> {
+    PossibleValuesParser::new(Accumulate::NAMES).try_map(|name| name.parse::<Accumulate>())
 }
 
 fn quotients_parser() -> impl TypedValueParser<Value = Quotients> {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tilewright::internal::expr::scalar::number::f16_to_f32;
 use tilewright::internal::expr::scalar::storage;
 use tilewright::internal::runtime::text::name;
-use tilewright::{Algorithm, DType, Error, Module, Precision, Report, Result, Tensor, Value};
+use tilewright::{Accumulate, Algorithm, DType, Error, Module, Precision, Report, Result, Tensor, Value};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -94,7 +94,10 @@ impl Arguments {
     fn take(&mut self, other: &str) {
         match other {
             "direct" => self.model.algorithm = Some(Algorithm::Direct),
-            _ => self.model.precision = Some(Precision::F32),
+            _ => {
+                self.model.precision = Some(Precision::F32);
+                self.model.accumulate = Some(Accumulate::F32);
+            }
         }
     }
 

@@ -48,6 +48,36 @@ impl std::str::FromStr for Quotients {
     }
 }
 
+/// The type of the sums of products of f16 in a network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Accumulate {
+    /// f32.
+    #[default]
+    F32,
+    /// f16, in blocks of at most 512 terms that are added in f32, where the target has an instruction for it and that is faster.
+    F16,
+}
+
+impl Accumulate {
+    /// The names, which are also the texts.
+    pub const NAMES: [&'static str; 2] = ["f32", "f16"];
+}
+
+impl std::fmt::Display for Accumulate {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(Accumulate::NAMES[*self as usize])
+    }
+}
+
+impl std::str::FromStr for Accumulate {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Accumulate> {
+        let found = [Accumulate::F32, Accumulate::F16].into_iter().find(|a| a.to_string() == text);
+        found.ok_or_else(|| Error::Invalid(unknown("type of sums", text, &Accumulate::NAMES)))
+    }
+}
+
 /// Properties of a processor that the cost models and the code generator use.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Target {
@@ -70,6 +100,8 @@ pub struct Target {
     pub loop_machine: Machine,
     /// How it divides.
     pub quotients: Quotients,
+    /// The type in which kernels of networks sum products of f16.
+    pub accumulate: Accumulate,
 }
 
 const AVX2: Features = Features::AVX2.with(Features::FMA).with(Features::F16C);
@@ -109,6 +141,11 @@ impl Target {
         self.instructions.iter().any(|row| row.sums_products(factors, sum))
     }
 
+    /// Returns true if a tensor instruction of the target adds products of f16 to sums in f16.
+    pub fn sums_halves(&self) -> bool {
+        self.instructions.iter().any(TensorInstruction::sums_halves)
+    }
+
     /// Returns true if the tensor instruction of this name works on tile registers.
     pub fn is_tile_row(&self, name: InstructionName) -> bool {
         self.instructions.iter().any(|row| row.name == name && row.is_tile())
@@ -144,6 +181,7 @@ impl Target {
             machine,
             loop_machine: machine,
             quotients,
+            accumulate: Accumulate::F32,
         }
     }
 

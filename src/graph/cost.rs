@@ -6,6 +6,7 @@
 //! it must order layouts, algorithms and fusions rightly.
 
 use crate::codegen::Target;
+use crate::codegen::target::Accumulate;
 use crate::expr::interval::ceil_div;
 use crate::graph::ir::{Node, ValueId};
 use crate::graph::op::{Body, Layout, Op, Window};
@@ -81,9 +82,12 @@ pub fn word_products(target: &Target) -> bool {
     target.sums_products([DType::I16, DType::I16], DType::I32)
 }
 
-/// The types of 16 bits whose products the target sums in f32.
+/// The types of 16 bits whose products the target sums as they are: in f32, or in f16 where that is asked for.
 pub fn half_products(target: &Target) -> Vec<DType> {
-    [DType::BF16, DType::F16].into_iter().filter(|&half| target.sums_products([half; 2], DType::F32)).collect()
+    let sums = |&half: &DType| {
+        target.sums_products([half; 2], DType::F32) || half == DType::F16 && target.accumulate == Accumulate::F16
+    };
+    [DType::BF16, DType::F16].into_iter().filter(sums).collect()
 }
 
 /// The types of operands whose products the target sums in tiles.
@@ -143,6 +147,9 @@ fn peak(op: &Op, operands: &[Operand], target: &Target) -> f64 {
         _ => return target.peak_gflops(4),
     };
     let depthwise = matches!(op, Op::Conv { group, .. } if *group > 1 && operands[1].ty.shape[1] == 1);
+    if dtype == DType::F16 && target.accumulate == Accumulate::F16 && !depthwise {
+        return target.peak_gflops(2);
+    }
     let factor = match neighbours(op, operands) {
         terms if has_row && terms > 1 => terms_in_step(terms, group(dtype)),
         _ if dtype.is_float() => target.machine.widened_halves_share,

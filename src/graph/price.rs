@@ -109,7 +109,9 @@ fn predict((op, operands): &Key, target: &Target, place: impl Fn(usize, usize) -
     }
     let bytes = |constant| operands.iter().filter(|o| o.1 == constant).map(|o| o.0.bytes()).sum::<usize>();
     let written: usize = infer(op, &types.iter().collect::<Vec<_>>()).ok()?.iter().map(TensorType::bytes).sum();
-    predict::nanoseconds(&program, target, place(bytes(true), bytes(false) + written)).ok()
+    let constants = place(bytes(true), bytes(false) + written);
+    let program = predict::in_half_sums(&program, target, constants).ok()?.unwrap_or(program);
+    predict::nanoseconds(&program, target, constants).ok()
 }
 
 /// Returns true if another algorithm computes the same as this operator, or as a graph that it is a part of.

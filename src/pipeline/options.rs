@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use crate::codegen::target::Quotients;
+pub use crate::codegen::target::{Accumulate, Quotients};
 pub use crate::graph::egraph::EgraphOptions;
 pub use crate::graph::rules::algorithm::Algorithm;
 pub use crate::graph::rules::precision::Precision;
@@ -59,6 +59,9 @@ pub struct Options {
     /// the memory. Weights are rounded once, when they are compiled. It is right on every target; one without instructions on
     /// 16 bits widens them.
     pub precision: Precision,
+    /// Sums of products of f16 that a network has in f32, by [`Options::precision`] or since its file stores f16. In f16 a
+    /// vector has twice as many, where the processor adds in f16, and their error is that of f16. A target that does not is refused.
+    pub accumulate: Accumulate,
     /// How quotients and square roots of f32 are computed. [`Quotients::Approximate`] takes less time, and its bits depend on the
     /// processor's estimates.
     pub quotients: Quotients,
@@ -113,6 +116,7 @@ impl Default for Options {
             algorithm: Algorithm::Cheapest,
             max_error: DEFAULT_MAX_ERROR,
             precision: Precision::F32,
+            accumulate: Accumulate::F32,
             quotients: Quotients::Exact,
             egraph: EgraphOptions::default(),
             limits: Limits::default(),
@@ -131,8 +135,8 @@ impl Options {
     /// The target, or this processor's best one, with the constants of [`Options::machine`].
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where none is named and this processor runs none of the targets, [`Error::Invalid`] where the
-    /// constants belong to another one or are not plausible.
+    /// [`Error::Unsupported`] where none is named and this processor runs none of the targets, or sums in f16 are asked for and the
+    /// target has no instruction for them; [`Error::Invalid`] where the constants belong to another one or are not plausible.
     pub fn target(&self) -> Result<Target> {
         let named = || self.machine.as_ref().and_then(|m| Target::by_name(&m.target).ok());
         let target = self.target.clone().or_else(named).or_else(Target::host).ok_or_else(|| {
@@ -144,8 +148,17 @@ impl Options {
             None if self.target.is_none() => target.with_host_features_of(&self.instructions),
             None => target,
         };
-        let target = Target { quotients: self.quotients, ..target };
-        Ok(target.with_instructions(language::instruction::built_in()?.iter().chain(self.instructions.iter())))
+        let target = Target { quotients: self.quotients, accumulate: self.accumulate, ..target };
+        let target =
+            target.with_instructions(language::instruction::built_in()?.iter().chain(self.instructions.iter()));
+        if self.accumulate == Accumulate::F16 && !target.sums_halves() {
+            return Err(Error::Unsupported(format!(
+                "target {} has no instruction that sums products of f16 in f16 (`--accumulate f16`, `Options::accumulate`): \
+                 processors with avx512fp16 or fp16 have, as in x86-64-avx512-vnni+avx512fp16 and aarch64-neon+fp16",
+                target.name
+            )));
+        }
+        Ok(target)
     }
 }
 

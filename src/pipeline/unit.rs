@@ -14,7 +14,9 @@ use crate::graph::op::Op;
 use crate::graph::subgraph::{self, MAX_DEPTH};
 use crate::pipeline::options::{Options, exceeds};
 use crate::pipeline::sharing::Sharing;
+use crate::poly::predict;
 use crate::poly::statement::Program;
+use crate::poly::tile::cache::Constants;
 use crate::runtime::{Error, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -61,13 +63,13 @@ impl<'a> Programs<'a> {
         Programs { list: vec![], numbers: HashMap::new(), sharing }
     }
 
-    /// The expression of a group.
-    fn program(&self, graph: &Graph, group: &Group) -> Result<Program> {
+    /// The expression of a group, with sums in f16 where the target wants them.
+    fn program(&self, graph: &Graph, group: &Group, target: &Target) -> Result<Program> {
         let mut program = fusion::program(graph, group)?;
         for (tensor, &value) in program.tensors.iter_mut().zip(&group.inputs) {
             tensor.panel = graph.constant(value).and_then(|constant| self.sharing.panel(constant));
         }
-        Ok(program)
+        Ok(predict::in_half_sums(&program, target, Constants::Memory)?.unwrap_or(program))
     }
 
     /// The number of the expression of a group. A kernel is called after the first group that has it.
@@ -108,7 +110,7 @@ impl Unit {
                     continue;
                 }
             }
-            work.push(Work::Kernel(programs.add(group, programs.program(&graph, group)?)));
+            work.push(Work::Kernel(programs.add(group, programs.program(&graph, group, target)?)));
         }
         let views = views(&graph, &groups);
         Ok(Unit { graph, folded, groups, views, work })

@@ -12,7 +12,8 @@ use tilewright::internal::runtime::error::unknown;
 use tilewright::{CacheOptions, Limits, Options, Target, instructions};
 
 /// The names of all options.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
+    "accumulate",
     "algorithm",
     "cache",
     "cache_bytes",
@@ -65,6 +66,7 @@ fn set(
 ) -> PyResult<()> {
     let py = value.py();
     match key {
+        "accumulate" => options.accumulate = value.extract::<String>()?.parse().or_raise(py)?,
         "algorithm" => options.algorithm = value.extract::<String>()?.parse().or_raise(py)?,
         "cache" => *cache = Some(value.extract::<PathBuf>()?),
         "cache_bytes" => *cache_bytes = Some(value.extract::<u64>()?),

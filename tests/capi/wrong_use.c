@@ -99,6 +99,10 @@ int main(int argc, char **argv) {
     expect(tilewright_options_set_target(options, "z80"), INVALID, "there is no target");
     expect(tilewright_options_set_target(options, "\xff"), INVALID, "UTF-8");
     expect(tilewright_options_set_target(options, argv[2]), OK, 0);
+    expect(tilewright_options_set_precision(options, "f64"), INVALID, "there is no precision");
+    expect(tilewright_options_set_precision(options, "f32"), OK, 0);
+    expect(tilewright_options_set_accumulate(options, "f64"), INVALID, "there is no type of sums");
+    expect(tilewright_options_set_accumulate(options, "f32"), OK, 0);
     expect(tilewright_options_set_quotients(options, 0), INVALID, "null");
     expect(tilewright_options_set_quotients(options, "fast"), INVALID, "there is no kind of quotients");
     expect(tilewright_options_set_quotients(options, "exact"), OK, 0);

@@ -142,6 +142,7 @@ def test_wrong_options(linear, tmp_path):
         ({"dims": {"batch": -1}}, tw.Error, "batch"),
         ({"algorithm": "magic"}, tw.InvalidError, "there is no algorithm `magic`"),
         ({"precision": "f8"}, tw.InvalidError, "there is no precision `f8`"),
+        ({"accumulate": "f64"}, tw.InvalidError, "there is no type of sums `f64`"),
         ({"quotients": "fast"}, tw.InvalidError, "there is no kind of quotients `fast`"),
         ({"optimise": True}, tw.InvalidError, "there is no option `optimise`: there are"),
         ({"growing": ["rows"]}, tw.InvalidError, "rows"),

@@ -5,6 +5,7 @@ pub mod build;
 #[cfg(test)]
 mod build_tests;
 pub mod coalesce;
+pub mod half_sums;
 pub mod index_set_split;
 pub mod mixed_radix;
 pub mod reassociate;

@@ -211,7 +211,7 @@ def compile(  # noqa: A001 - the word of the field
         inputs: names of inputs with a default that runs shall give.
         schedules: text of schedules for kernels, as `explain(stage="schedule")` prints them.
         directory: folder of external data of a model that is given as bytes.
-        others: `algorithm`, `max_error`, `max_memory`, `compile_threads`, `cache_bytes`, `instructions`: see docs/python.md.
+        others: `accumulate`, `algorithm`, `max_error`, `max_memory`, `compile_threads`, `cache_bytes`, `instructions`: see docs/python.md.
 
     Raises:
         InvalidError: the file or an option is wrong.
