@@ -8,6 +8,7 @@ use build::{Case, Folder, Toolchain, bits, build_and_run, read_outputs};
 use common::{bind, host_targets, read_tensors, root, skip};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tilewright::internal::expr::scalar::number::f32_to_bf16;
 use tilewright::internal::runtime::bounds::resized;
 use tilewright::internal::runtime::module::Action;
 use tilewright::{
@@ -477,5 +478,58 @@ fn networks_sum_in_f16_where_that_is_asked_for() {
         let error = found.iter().zip(&right).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / largest;
         assert!(error < 1e-2, "{body}: off by {error}");
         assert!(error > 1e-4 || body.contains("group"), "{body}: {error} is less than sums in f16 lose");
+    }
+}
+
+/// Schedules by hand with instructions on matrices: whole numbers, whose sums are exact.
+#[test]
+fn schedules_by_hand_with_matrices_run_on_an_emulated_processor() {
+    let target = Target::by_name("aarch64-neon+dotprod+i8mm+bf16").unwrap();
+    let whole = |(seed, s): (usize, &tilewright::module::TensorSpec)| {
+        let mut tensor = Tensor::zeros(s.dtype, &s.shape);
+        for (at, element) in tensor.data.chunks_exact_mut(s.dtype.bytes()).enumerate() {
+            let number = ((at + 7 * seed) * 151 + (at + seed) / 13) as u8;
+            match s.dtype {
+                DType::BF16 => element.copy_from_slice(&f32_to_bf16(f32::from(number as i8)).to_le_bytes()),
+                _ => element[0] = number,
+            }
+        }
+        tensor
+    };
+    let (mut cases, mut expected) = (vec![], vec![]);
+    for (types, terms, name) in [
+        (["i8", "i8", "i32"], 8, "smmla"),
+        (["u8", "u8", "i32"], 8, "ummla_i32"),
+        (["u8", "i8", "i32"], 8, "usmmla"),
+        (["bf16", "bf16", "f32"], 4, "bfmmla"),
+    ] {
+        for [rows, columns] in [[4, 12], [1, 12], [3, 5]] {
+            let [a, b, sum] = types;
+            let text = format!(
+                "def product({a}(M, K) A, {b}(K, N) B) -> (C) {{ C(m, n) +=! {sum}(A(m, k)) * {sum}(B(k, n)) }}
+                schedule s for product {{
+                    distribute C_init, C at m; tile C(m, n) by ({rows}, {columns}) -> mo, no, mi, ni
+                    split C(k) by {terms} -> ko, ki; reorder C(mo, no, ko, mi, ni, ki)
+                    pack_read B as (n / {columns}, k / {terms}, n % {columns}, k % {terms})
+                    tensorize C(mi, ni, ki) with {name}
+                }}"
+            );
+            let file = || File::parse("matrices.tile", &text).unwrap();
+            let dims: BTreeMap<String, i64> = dims(&[("M", 7), ("N", 18), ("K", 6 * terms)]);
+            let options = Options { dims: dims.clone(), target: Some(target.clone()), ..Options::default() };
+            let model = Model::from_program(file(), None, None).unwrap().with_schedule("s").unwrap();
+            let (module, report) = model.compile_module(&options).unwrap_or_else(|e| panic!("{text}: {e}"));
+            let instructions: Vec<_> = report.kernels[0].phases.iter().map(|p| p.instruction_text()).collect();
+            assert!(instructions.iter().any(|i| i == name), "{instructions:?}: {text}");
+            let inputs: Vec<Tensor> = module.inputs().iter().enumerate().map(whole).collect();
+            let free = Model::from_program(file(), None, None).unwrap();
+            let here = free.compile_module(&Options { dims, ..Options::default() }).unwrap().0;
+            let given: Vec<(&str, &Tensor)> = module.inputs().iter().map(|s| &*s.name).zip(&inputs).collect();
+            expected.push(Session::new(Arc::new(here), 1).unwrap().run(&given).unwrap());
+            cases.push(Case::new(format!("{name}_{rows}_{columns}"), Arc::new(module), inputs));
+        }
+    }
+    for ((case, right), found) in cases.iter().zip(&expected).zip(emulated(&cases).into_iter().flatten()) {
+        assert!(found[0].data == right[0].data, "{}", case.name);
     }
 }
