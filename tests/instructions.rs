@@ -52,6 +52,9 @@ fn built_in_rows_of_aarch64_do_what_they_declare() {
     let mut rows = built_in().unwrap().to_vec();
     rows.retain(|row| Features::of_architecture("aarch64").contains(row.features));
     assert!(rows.len() >= 7);
+    let by_element: Vec<TensorInstruction> = rows.iter().filter_map(TensorInstruction::by_element).collect();
+    assert_eq!(by_element.len(), 6);
+    rows.extend(by_element);
     let all: Vec<emulator::Job> = rows.iter().flat_map(jobs).collect();
     let Some(results) = emulator::run("instructions", &all) else { return };
     let mut results = results.into_iter();

@@ -105,6 +105,10 @@ pub trait Vectors {
     fn splat(&mut self, d: u8, s: u8, ty: VType);
     /// Lane 0 in every lane.
     fn spread(&mut self, d: u8, s: u8, ty: VType);
+    /// Returns true if a register that is broadcast has its element in the lowest lane alone.
+    fn in_lowest_lane(&self, _: Vreg) -> bool {
+        false
+    }
     /// The upper half of `s`, which `bytes` bytes fill twice.
     fn upper_half(&mut self, d: u8, s: u8, bytes: usize);
     fn unary(&mut self, op: VUnary, ty: VType, d: u8, a: u8) -> bool;
@@ -452,7 +456,15 @@ where
     fn tensor_inst(&mut self, inst: &Inst) -> Result<bool> {
         let Inst::VTensor { acc, row, a, b, .. } = *inst else { return Ok(false) };
         let row = self.function.row(row)?;
-        let code = row.bytes_of(&[acc.number(), a.number(), b.number()], &self.temporaries.vector);
+        let (operands, temporaries) = ([acc.number(), a.number(), b.number()], &self.temporaries.vector);
+        let by_element = match self.function.insts[self.origin] {
+            Inst::VTensor { a, b, .. } => self.in_lowest_lane(a) || self.in_lowest_lane(b),
+            _ => false,
+        };
+        let code = match by_element {
+            true => row.bytes_by_element(&operands, temporaries),
+            false => row.bytes_of(&operands, temporaries),
+        };
         self.asm.extend(code);
         Ok(true)
     }

@@ -72,6 +72,8 @@ pub struct TensorInstruction {
     pub order: SumOrder,
     /// The machine code: usually one instruction, several where they stand for one, in the order in which they run.
     pub code: Vec<Encoding>,
+    /// The machine code where the only operand that is broadcast stands in the lowest lane alone; empty where there is none.
+    pub element: Vec<Encoding>,
 }
 
 /// An iterator of the semantics.
@@ -230,6 +232,17 @@ impl TensorInstruction {
         product && self.terms() > 1 && (types == [sum, a, b] || types == [sum, b, a])
     }
 
+    /// The row whose operand that is broadcast stands in the lowest lane alone, where it has such code.
+    pub fn by_element(&self) -> Option<TensorInstruction> {
+        let lowest = |o: &Operand| match o.form {
+            Form::Broadcast => Operand { form: Form::Vector, ..o.clone() },
+            _ => o.clone(),
+        };
+        let operands = self.operands.iter().map(lowest).collect();
+        let row = TensorInstruction { code: self.element.clone(), element: vec![], operands, ..self.clone() };
+        (!self.element.is_empty()).then_some(row)
+    }
+
     /// Points of an iterator.
     pub fn extent(&self, v: Var) -> i64 {
         self.iterators[v.0 as usize].extent
@@ -284,7 +297,7 @@ impl TensorInstruction {
     /// Registers that the code needs beside its operands.
     pub fn temporaries(&self) -> usize {
         let number = |s: Slot| if let Slot::Temporary(n) = s { n as usize + 1 } else { 0 };
-        self.code.iter().flat_map(Encoding::registers).map(number).max().unwrap_or(0)
+        self.code.iter().chain(&self.element).flat_map(Encoding::registers).map(number).max().unwrap_or(0)
     }
 }
 

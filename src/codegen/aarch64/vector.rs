@@ -2,6 +2,7 @@
 
 use crate::codegen::aarch64::emitter::{ByElement, Constants, Emitter};
 use crate::codegen::emit::{Tiles, Vectors};
+use crate::codegen::instruction::Form;
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Function, Inst, Lane, ShiftOp, VBinary, VType, VUnary, Vreg, Zip};
 use crate::expr::CompareOp;
@@ -12,18 +13,26 @@ impl ByElement {
     pub(super) fn of(function: &Function) -> ByElement {
         let mut by_element = vec![false; function.vregs as usize];
         for inst in &function.insts {
-            if let Inst::VBroadcast { dst, mem: DType::F32 | DType::F64, .. } = inst {
+            if let Some(dst) = broadcast(inst) {
                 by_element[dst.index()] = true;
             }
         }
         for inst in &function.insts {
-            match inst {
-                Inst::VBroadcast { mem: DType::F32 | DType::F64, .. } => {}
+            match *inst {
+                _ if broadcast(inst).is_some() => {}
                 Inst::VFma { acc, a, b, ty, .. } if matches!(ty.lane, Lane::F32 | Lane::F64) => {
                     by_element[acc.index()] = false;
                     // One of the two factors stays a whole vector.
                     if by_element[a.index()] && by_element[b.index()] {
                         by_element[b.index()] = false;
+                    }
+                }
+                Inst::VTensor { acc, row, a, b, .. } => {
+                    by_element[acc.index()] = false;
+                    let row = function.instructions.iter().find(|r| r.name == row && !r.element.is_empty());
+                    for (n, r) in [(1, a), (2, b)] {
+                        let broadcast = row.is_some_and(|row| row.operands[n].form == Form::Broadcast);
+                        by_element[r.index()] &= broadcast && a != b;
                     }
                 }
                 _ => inst.registers(|class, _, r| {
@@ -38,6 +47,15 @@ impl ByElement {
 
     pub(super) fn contains(&self, r: Vreg) -> bool {
         self.0[r.index()]
+    }
+}
+
+/// The register that an instruction fills with an element of 4 or 8 bytes, as it stands in memory.
+fn broadcast(inst: &Inst) -> Option<Vreg> {
+    match *inst {
+        Inst::VBroadcast { dst, mem: DType::F32 | DType::F64, .. } => Some(dst),
+        Inst::VBroadcast { dst, mem: DType::I32, ty, .. } if ty.lane == Lane::I32 => Some(dst),
+        _ => None,
     }
 }
 
@@ -61,6 +79,10 @@ pub(super) fn needs(inst: &Inst) -> u8 {
 impl Tiles for Emitter<'_> {}
 
 impl Vectors for Emitter<'_> {
+    fn in_lowest_lane(&self, r: Vreg) -> bool {
+        self.arch.by_element.contains(r)
+    }
+
     fn zip(&mut self, op: Zip, ty: VType, d: u8, a: u8, b: u8) {
         match (op, ty.lane.bytes()) {
             (Zip::Low, 4) => a64!(self ; zip1 V(d).s4, V(a).s4, V(b).s4),

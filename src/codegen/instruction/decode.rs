@@ -52,11 +52,17 @@ fn implied(features: Features) -> Features {
 }
 
 impl TensorInstruction {
-    /// Decodes the code and compares it with the row.
+    /// Decodes the code and compares it with the row; that by element counts on behind the other.
     ///
     /// # Errors
     /// The first difference.
     pub fn check_code(&self) -> Result<(), CodeProblem> {
+        self.check_one_code()?;
+        let behind = |p: CodeProblem| CodeProblem { encoding: p.encoding.map(|n| n + self.code.len()), ..p };
+        self.by_element().map_or(Ok(()), |row| row.check_one_code().map_err(behind))
+    }
+
+    fn check_one_code(&self) -> Result<(), CodeProblem> {
         let fail = |encoding, message| Err(CodeProblem { encoding, message });
         let numbers = match self.is_tile() {
             true => TILE_NUMBERS.each_ref().map(|n| &n[..]),

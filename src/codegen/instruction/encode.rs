@@ -6,14 +6,23 @@ impl TensorInstruction {
     /// The code, with operand `n` in vector register `operands[n]`, temporary `n` in `temporaries[n]`. Registers have
     /// numbers below 32, below 16 where the row is encoded by VEX.
     pub fn bytes_of(&self, operands: &[u8], temporaries: &[u8]) -> Vec<u8> {
-        let register = |slot: Slot| match slot {
-            Slot::Operand(n) => operands[n as usize],
-            Slot::Temporary(n) => temporaries[n as usize],
-        };
-        let mut bytes = vec![];
-        self.code.iter().for_each(|encoding| encoding.write(register, &mut bytes));
-        bytes
+        bytes_of(&self.code, operands, temporaries)
     }
+
+    /// Variant of [`TensorInstruction::bytes_of`] where the operand that is broadcast stands in the lowest lane alone.
+    pub fn bytes_by_element(&self, operands: &[u8], temporaries: &[u8]) -> Vec<u8> {
+        bytes_of(&self.element, operands, temporaries)
+    }
+}
+
+fn bytes_of(code: &[Encoding], operands: &[u8], temporaries: &[u8]) -> Vec<u8> {
+    let register = |slot: Slot| match slot {
+        Slot::Operand(n) => operands[n as usize],
+        Slot::Temporary(n) => temporaries[n as usize],
+    };
+    let mut bytes = vec![];
+    code.iter().for_each(|encoding| encoding.write(register, &mut bytes));
+    bytes
 }
 
 impl Encoding {

@@ -60,7 +60,8 @@ impl TensorInstruction {
             registers
         };
         let results: Vec<Vec<Vec<u8>>> = self.trials().into_iter().map(run).collect();
-        self.judge(&results)
+        self.judge(&results)?;
+        self.by_element().map_or(Ok(()), |row| row.check_on_host())
     }
 
     /// The contents of the operands' registers for each trial of the code, those with exact results first.

@@ -22,6 +22,7 @@ fn vpdpbusd() -> TensorInstruction {
         ],
         body: Expr::binary(BinaryOp::Mul, load(1, &[1]), load(2, &[0, 1])),
         order: SumOrder::Ascending,
+        element: vec![],
         code: vec![Encoding::X86(X86Encoding {
             evex: true,
             vector_bits: 512,

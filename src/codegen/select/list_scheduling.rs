@@ -55,12 +55,13 @@ fn blocks(insts: &[Inst]) -> Vec<Range<usize>> {
     blocks
 }
 
-/// Returns true for loads, stores and fused products that take one machine instruction, which has no temporaries.
+/// Returns true for loads, stores, fused products and tensor instructions whose code has no temporaries.
 fn is_one_instruction(inst: &Inst) -> bool {
     let whole = inst.lanes().is_none_or(|l| l.mem.bytes() == l.lane_bytes());
     match inst {
         Inst::VLoad { .. } | Inst::VBroadcast { .. } | Inst::VStore { .. } => whole,
         Inst::VFma { ty, .. } => ty.lane.is_float(),
+        Inst::VTensor { temporaries, .. } => *temporaries == 0,
         _ => inst.ty().is_none(),
     }
 }

@@ -33,6 +33,18 @@ pub fn declare(instruction: &Instruction) -> Checked<TensorInstruction> {
     for (at, encoding) in code.iter().enumerate() {
         architecture(instruction, at, encoding, features)?;
     }
+    let first = instruction.code.iter().position(|c| c.by_element).unwrap_or(code.len());
+    let (code, element) = code.split_at(first);
+    if let Some(line) = instruction.code.get(first) {
+        let broadcast = operands.iter().filter(|o| o.form == Form::Broadcast).count();
+        if broadcast != 1 {
+            let message = format!("`{}` has {broadcast} operands that are broadcast, not one", instruction.name);
+            return Err(Diagnostic::invalid(line.line_span, message));
+        }
+        if element.iter().any(|e| matches!(e, Encoding::X86(_))) {
+            return Err(Diagnostic::invalid(line.line_span, "only AArch64 has instructions by element"));
+        }
+    }
     for name in &names {
         let slot = slot(name)?;
         if !code.iter().any(|e| e.registers().contains(&slot)) {
@@ -57,7 +69,8 @@ pub fn declare(instruction: &Instruction) -> Checked<TensorInstruction> {
         operands: operands.iter().zip(meaning.indices).map(operand).collect(),
         body: meaning.body,
         order: meaning.order,
-        code,
+        code: code.to_vec(),
+        element: element.to_vec(),
     };
     if let Some(o) = operands.iter().find(|o| (o.form == Form::Tile) != row.is_tile()) {
         let accumulator = &row.operands[0].name;

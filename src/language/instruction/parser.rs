@@ -88,7 +88,7 @@ fn instruction(p: &mut Parser) -> Checked<Instruction> {
     let missing = |what: &str| Diagnostic::invalid(name.span, format!("`{name}` has no {what}"));
     let accumulator = items.accumulator.ok_or_else(|| missing("accumulator, as in `acc i32(16) C in vector`"))?;
     let semantics = items.semantics.ok_or_else(|| missing("semantics, as in `C(j) += i32(A(q)) * i32(B(j,q))`"))?;
-    if items.code.is_empty() {
+    if items.code.first().is_none_or(|code| code.by_element) {
         return Err(missing("encoding, as in `encode \"EVEX.512.66.0F38.W0 50 /r\" reg = C, vvvv = A, rm = B`"));
     }
     let Items { reads, temporaries, code, .. } = items;
@@ -119,7 +119,11 @@ fn item(p: &mut Parser, items: &mut Items) -> Checked<()> {
             items.temporaries.push(p.name("the name of the temporary")?);
         }
     } else if declares && p.accept_word("encode") {
-        items.code.push(code(p)?);
+        let code = code(p)?;
+        if !code.by_element && items.code.iter().any(|before| before.by_element) {
+            return Err(Diagnostic::invalid(start, "encodings `by element` stand behind all others"));
+        }
+        items.code.push(code);
     } else if let (true, Token::Word(word)) = (declares, p.peek()) {
         let near = did_you_mean(word, &ITEMS);
         let message = format!(
@@ -195,6 +199,10 @@ fn semantics(p: &mut Parser) -> Checked<Semantics> {
 
 /// After `encode`.
 fn code(p: &mut Parser) -> Checked<Code> {
+    let by_element = p.accept_word("by");
+    if by_element {
+        p.expect_word("element")?;
+    }
     let line_span = p.span();
     let Token::Quoted(line) = p.peek().clone() else {
         return p.fail("an encoding between quotation marks, as in `\"EVEX.512.66.0F38.W0 50 /r\"`");
@@ -211,7 +219,7 @@ fn code(p: &mut Parser) -> Checked<Code> {
         };
         fields.push((field, contents));
         if !p.accept(",") {
-            return Ok(Code { line, line_span, fields });
+            return Ok(Code { by_element, line, line_span, fields });
         }
     }
 }

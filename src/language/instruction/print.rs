@@ -62,6 +62,7 @@ impl Display for Code {
             Field::Register(register) => format!("{name} = {register}"),
             Field::Number(number, _) => format!("{name} = {number}"),
         };
-        write!(f, "encode \"{}\" {}", self.line, list(&self.fields, field))
+        let by_element = if self.by_element { "by element " } else { "" };
+        write!(f, "encode {by_element}\"{}\" {}", self.line, list(&self.fields, field))
     }
 }

@@ -32,7 +32,7 @@ pub struct Instruction {
     /// Registers for what one instruction of the row leaves for the next.
     pub temporaries: Vec<Name>,
     pub semantics: Semantics,
-    /// One line for each machine instruction, in the order in which they run.
+    /// One line for each machine instruction, in the order in which they run; those `by element` are the last ones.
     pub code: Vec<Code>,
 }
 
@@ -72,6 +72,8 @@ pub struct Order {
 /// `encode "EVEX.512.66.0F38.W0 50 /r" reg = C, vvvv = A, rm = B`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Code {
+    /// `encode by element "…"`: the operand that is broadcast stands in the lowest lane alone.
+    pub by_element: bool,
     /// The opcode line of the manual, or the pattern of a word.
     pub line: String,
     /// Place of the line, with its quotation marks.

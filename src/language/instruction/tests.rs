@@ -66,6 +66,31 @@ fn a_declaration_is_a_row() {
     assert_eq!(row(&SDOT.replace("B(j, q))\n", "B(j, q)) summed over q descending\n")).order, SumOrder::Descending);
 }
 
+/// The code by element is a row of its own, with the operand in the lowest lane.
+#[test]
+fn code_by_element_is_declared_behind_the_other() {
+    let line = "    encode by element \"0100 1111 100 m:5 111000 n:5 d:5\" d = C, n = B, m = A\n";
+    let text = SDOT.replace("m = B\n", &format!("m = B\n{line}"));
+    assert_eq!(parse("rows.tile", &text).unwrap().to_string(), text);
+    let (sdot, plain) = (row(&text), row(SDOT));
+    let by_element = sdot.by_element().unwrap();
+    assert_eq!((by_element.operands[1].form, by_element.bytes(1)), (Form::Vector, 4));
+    assert_eq!(by_element.bytes_of(&[1, 2, 3], &[]), 0x4f82_e061u32.to_le_bytes());
+    assert_eq!(sdot.bytes_by_element(&[1, 2, 3], &[]), by_element.bytes_of(&[1, 2, 3], &[]));
+    assert_eq!((sdot.bytes_of(&[1, 2, 3], &[]), plain.by_element()), (plain.bytes_of(&[1, 2, 3], &[]), None));
+    let refusal = |text: &str| parse("rows.tile", text).and_then(|file| declare(&file)).unwrap_err().to_string();
+    let first = text.replace(line, "").replace("    encode", &format!("{line}    encode"));
+    assert!(refusal(&first).contains("encodings `by element` stand behind all others"), "{}", refusal(&first));
+    let vectors = text.replace("A broadcast", "A in vector");
+    assert!(refusal(&vectors).contains("`sdot` has 0 operands that are broadcast, not one"), "{}", refusal(&vectors));
+    let x86 = VPDPBUSD
+        .replace("rm = B\n", "rm = B\n    encode by element \"EVEX.512.66.0F38.W0 50 /r\" reg = C, vvvv = A, rm = B\n");
+    assert!(refusal(&x86).contains("only AArch64 has instructions by element"), "{}", refusal(&x86));
+    let wrong = text.replace("sdot", "mine").replace("111000 n:5", "111011 n:5");
+    let error = super::parse("rows.tile", &wrong).unwrap_err().to_string();
+    assert!(error.contains("`mine`: ") && error.contains("rows.tile:7:"), "{error}");
+}
+
 /// A dimension that is read at numbers has an extent, and nothing is summed over it.
 #[test]
 fn numbers_are_subscripts_of_dimensions_without_an_iterator() {
