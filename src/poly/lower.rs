@@ -320,7 +320,7 @@ impl<'a> Lowering<'a> {
     /// The store of one instance, its iterators over loop variables; or the copy that stands for it.
     fn store(&self, id: StatementId, value: &[Affine], state: &State) -> Result<Stmt> {
         let s = self.scop.statement(id);
-        let write: Vec<Affine> = s.write.iter().map(|a| a.compose(&value)).collect();
+        let write: Vec<Affine> = s.write.iter().map(|a| a.compose(value)).collect();
         let local = self.element(s.target, &write, &state.placed)?;
         if state.mode == Mode::Body {
             let body = state.factor.as_ref().map_or(&s.body, |f| &f.1);

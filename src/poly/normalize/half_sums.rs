@@ -42,8 +42,7 @@ fn divided(d: &Definition, tensors: &mut Vec<TensorDecl>) -> Option<[Definition;
     let blocks = Blocks::of(&d.iterators[d.outer..])?;
     // The iterators of the blocks stand between those of the target and those of the terms in a block.
     let (outer, counts) = (d.outer, blocks.extents());
-    let named =
-        |i: usize, extent: i64, suffix: &str| Iterator::new(&format!("{}{suffix}", d.iterators[i].name), extent);
+    let named = |i: usize, extent: i64, suffix: &str| Iterator::new(format!("{}{suffix}", d.iterators[i].name), extent);
     let mut iterators: Vec<Iterator> = d.iterators[..outer].to_vec();
     iterators.extend(counts.iter().map(|&(r, count)| named(outer + r, count, "_block")));
     let sums = iterators.len();
