@@ -44,6 +44,25 @@ const PROGRAMS: &[(&str, &str)] = &[
         }",
     ),
     (
+        "a temporary that two parts of a step use, each on any thread, with a part between them that threads divide",
+        "loop p(N) {
+            in f32 A[300][300]
+            inout f32 x[300], z[N]
+            temp f32 y[300], first, largest
+            for t in 0..N {
+                first = x[1]
+                for i in 0..300 {
+                    y[i] = 0
+                    for j in 0..300 y[i] += A[i][j] * x[j]
+                }
+                largest = 1
+                for i in 0..300 largest max= y[i]
+                z[t] = abs(first) + largest
+                for i in 0..300 x[i] = y[i] / z[t]
+            }
+        }",
+    ),
+    (
         "rows that advance by two, whose quotient a loop and a statement after it share: below the loop it is not negative",
         "loop p(N) {
             inout i32 A[12][12], B[12][12], x[12], y[12]

@@ -38,17 +38,37 @@ impl Lowering<'_> {
     }
 
     /// The site with memory for the contracted temporaries whose rows are all known here; `None` when there are none.
-    pub(super) fn place_contracted(
+    fn place_contracted(&mut self, statements: &[StatementId], site: &Site, isl: &Isl) -> Result<Option<Site>> {
+        self.place_where(statements, site, isl, &|c, _| Some(c.shared))
+    }
+
+    /// As for a site, of one step of a serial row whose parts run one after the other with barriers, each on any thread: memory that
+    /// all threads share for what lasts longer than a part.
+    pub(super) fn place_for_step(
+        &mut self,
+        groups: &[Vec<StatementId>],
+        site: &Site,
+        isl: &Isl,
+    ) -> Result<Option<Site>> {
+        let within = |users: &[StatementId]| groups.iter().any(|g| users.iter().all(|id| g.contains(id)));
+        let lasts = |c: &Contraction, users: &[StatementId]| (c.shared || !within(users)).then_some(true);
+        self.place_where(&groups.concat(), site, isl, &lasts)
+    }
+
+    /// Places the contracted temporaries of which `shared`, given the statements that use them, says whether threads share them.
+    fn place_where(
         &mut self,
         statements: &[StatementId],
         site: &Site,
         isl: &Isl,
+        shared: &dyn Fn(&Contraction, &[StatementId]) -> Option<bool>,
     ) -> Result<Option<Site>> {
         let contractions = std::mem::take(&mut self.contractions);
         let mut out = None;
         for c in &contractions {
             if self.is_fixed_here(&c.private, statements, site)
-                && let Some(placed) = self.contracted(c, site, isl)?
+                && let Some(shared) = shared(c, &self.scop.users(c.private.tensor))
+                && let Some(placed) = self.contracted(&c.private, shared, site, isl)?
             {
                 out.get_or_insert_with(|| site.clone()).state.placed.push(placed);
             }
@@ -67,12 +87,12 @@ impl Lowering<'_> {
     }
 
     /// Memory for a contracted temporary; `None` where the whole of it is in a workspace, since one iteration touches too much.
-    fn contracted(&mut self, c: &Contraction, site: &Site, isl: &Isl) -> Result<Option<Placed>> {
-        let tensor = c.private.tensor;
+    fn contracted(&mut self, private: &Private, shared: bool, site: &Site, isl: &Isl) -> Result<Option<Placed>> {
+        let tensor = private.tensor;
         let t = self.scop.tensor(tensor);
-        let (origin, shape) = self.touched(&c.private, site, isl)?;
+        let (origin, shape) = self.touched(private, site, isl)?;
         let bytes = |shape: &[i64]| shape.iter().product::<i64>().saturating_mul(t.dtype.bytes() as i64);
-        let divided = c.private.rows.iter().any(|r| r.kind.is_shared());
+        let divided = private.rows.iter().any(|r| r.kind.is_shared());
         let most = if divided { LOCAL_BYTES } else { i64::MAX };
         if bytes(&shape) >= bytes(&t.shape) || bytes(&shape) > most {
             if self.tensors[tensor.0 as usize].is_none() {
@@ -80,7 +100,7 @@ impl Lowering<'_> {
             }
             return Ok(None);
         }
-        let buffer = match !c.shared && bytes(&shape) <= LOCAL_BYTES {
+        let buffer = match !shared && bytes(&shape) <= LOCAL_BYTES {
             true => self.local(Local::Temporary(tensor), &t.name, tensor, &shape),
             false => self.shared_workspace(tensor, &shape),
         };

@@ -46,8 +46,9 @@ impl Lowering<'_> {
         let mut site = Site::default().with(outer);
         site.finish(row, Affine::var(outer));
         limit(&mut site, outer, (low, high));
-        let ids: Vec<StatementId> = parts.iter().flat_map(|p| p.statements.clone()).collect();
-        let site = self.place_contracted(&ids, &site, isl)?.unwrap_or(site);
+        let statements_of = |group: &[SchedulePart]| group.iter().flat_map(|p| p.statements.clone()).collect();
+        let all_statements: Vec<Vec<StatementId>> = groups.iter().map(|g| statements_of(g)).collect();
+        let site = self.place_for_step(&all_statements, &site, isl)?.unwrap_or(site);
         for (k, group) in groups.into_iter().enumerate() {
             let mut here = match count {
                 1 => vec![],
@@ -57,7 +58,7 @@ impl Lowering<'_> {
                 [one] if one.parallel().is_some() => self.divided_part(one, u, &site, isl)?,
                 _ => {
                     here.push(Affine::var(u).scale(-1));
-                    let ids: Vec<StatementId> = group.iter().flat_map(|p| p.statements.clone()).collect();
+                    let ids: Vec<StatementId> = statements_of(group);
                     let children = group.iter().map(|p| (p.statements.clone(), p.node.clone())).collect();
                     self.scan(&Node::Sequence(children), &ids, &site, isl)?
                 }
