@@ -434,7 +434,7 @@ const SUMS_IN_F16: [(&str, i64); 7] = [
     ("def p(f16(14,32) A, f16(32,40) B) -> (C) { P(m,n) +=! A(m,k) * B(k,n)  C(m,n) = max(f32(P(m,n)) + 1.5, 0) }", 32),
 ];
 
-/// What a program gives in exact arithmetic, and how far a sum in f16 may be from that: half a unit for each term and its rounding.
+/// Results of a program in exact arithmetic, and how far a sum in f16 may be from them: half a unit for each term and its rounding.
 fn bounds_of_halves(program: &Program, inputs: &[Tensor], terms: i64) -> Vec<(f64, f64)> {
     let values = |f: &dyn Fn(u16) -> u16| -> Vec<f64> {
         let changed = |t: &Tensor| {
