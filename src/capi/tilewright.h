@@ -156,14 +156,16 @@ tilewright_status tilewright_options_set_quotients(tilewright_options options, c
 //
 // # Safety
 // `name` is null or a text with a zero byte behind it.
-tilewright_status tilewright_options_set_precision(tilewright_options options, const char *name);
+tilewright_status tilewright_options_set_precision(tilewright_options options,
+                                                   const char *name);
 
 // Sets the type in which a network sums products of f16: `f32`, the default, or `f16`, which a target without instructions for it
 // refuses when it compiles.
 //
 // # Safety
 // `name` is null or a text with a zero byte behind it.
-tilewright_status tilewright_options_set_accumulate(tilewright_options options, const char *name);
+tilewright_status tilewright_options_set_accumulate(tilewright_options options,
+                                                    const char *name);
 
 // Sets the size of a dynamic dimension or of a program's parameter. All must have sizes, but those that a set of sizes has.
 //
