@@ -279,7 +279,8 @@ fn decode_aarch64(word: u32) -> Result<Decoded, String> {
 }
 
 /// The operands of a word, with those that the formatter has no words for taken from their definitions: a vector register whose
-/// arrangement is the only one stands in its field. What has another form stays as it is.
+/// arrangement is the only one stands in its field; of a group of bytes or halves by element the formatter leaves out the upper bit
+/// of the register. What has another form stays as it is.
 fn in_full(operands: &str, defined: &[InsnOperand], word: u32) -> String {
     let texts: Vec<&str> = operands.split(", ").collect();
     if texts.len() != defined.len() {
@@ -287,7 +288,7 @@ fn in_full(operands: &str, defined: &[InsnOperand], word: u32) -> String {
     }
     let texts = texts.iter().zip(defined).map(|(&text, operand)| match text {
         "<undefined>" => fixed_register(operand, word).unwrap_or_else(|| text.to_string()),
-        text => text.to_string(),
+        text => group_register(text, word).unwrap_or_else(|| text.to_string()),
     });
     texts.collect::<Vec<_>>().join(", ")
 }
@@ -299,6 +300,12 @@ fn fixed_register(operand: &InsnOperand, word: u32) -> Option<String> {
     let number = word >> field.lsb & 31;
     let whole = operand.class == InsnOperandClass::SIMD_REG && field.width == 5;
     whole.then(|| format!("v{number}.{arrangement}"))
+}
+
+/// `v20.4b[1]` of a word, whose register stands in M:Rm (Arm Architecture Reference Manual, SDOT and BFDOT by element).
+fn group_register(text: &str, word: u32) -> Option<String> {
+    let (_, element) = text.split_once('.').filter(|(_, e)| e.starts_with("4b[") || e.starts_with("2h["))?;
+    Some(format!("v{}.{element}", word >> 16 & 31))
 }
 
 /// Number and bytes of `v3.16b`; a single element as `v3.s[1]` or `v3.4b[1]` stands in the whole register.
