@@ -46,9 +46,9 @@ const PROGRAMS: &[(&str, &str)] = &[
     (
         "a temporary that two parts of a step use, each on any thread, with a part between them that threads divide",
         "loop p(N) {
-            in f32 A[300][300]
-            inout f32 x[300], z[N]
-            temp f32 y[300], first, largest
+            in i32 A[300][300]
+            inout i32 x[300], z[N]
+            temp i32 y[300], first, largest
             for t in 0..N {
                 first = x[1]
                 for i in 0..300 {
@@ -57,8 +57,8 @@ const PROGRAMS: &[(&str, &str)] = &[
                 }
                 largest = 1
                 for i in 0..300 largest max= y[i]
-                z[t] = abs(first) + largest
-                for i in 0..300 x[i] = y[i] / z[t]
+                z[t] = first + largest
+                for i in 0..300 x[i] = (y[i] + z[t]) % 97
             }
         }",
     ),
