@@ -4,51 +4,36 @@
 //! that each iteration of an unrolled loop updates is stored once, by the last of them.
 //! Invariant: memory holds the same when a body ends, and whenever it is read.
 
-use crate::codegen::select::tree::{Node, Pointer, Tree};
+use crate::codegen::select::tree::{Loop, Node, Pointer, Tree};
 use crate::codegen::vcode::lanes::Lanes;
 use crate::codegen::vcode::{Addr, Inst};
 
 /// Removes dead stores.
 pub fn remove(mut tree: Tree) -> Tree {
-    tree.nodes = live(std::mem::take(&mut tree.nodes), &tree.pointers);
+    remove_from(&mut tree.nodes, &tree.pointers);
     tree
 }
 
-fn live(body: Vec<Node>, pointers: &[Pointer]) -> Vec<Node> {
+fn remove_from(body: &mut Vec<Node>, pointers: &[Pointer]) {
     // what later stores write before it is read
     let mut overwritten: Vec<Lanes> = vec![];
-    let mut kept = vec![];
-    for node in body.into_iter().rev() {
+    let mut dead = vec![];
+    for (index, node) in body.iter_mut().enumerate().rev() {
         match node {
-            Node::Inst(inst @ (Inst::VStore { .. } | Inst::VScatter { .. })) => {
-                let Some(lanes) = inst.lanes() else { continue };
-                if !overwritten.iter().any(|later| is_same(later, &lanes)) {
-                    overwritten.push(lanes);
-                    kept.push(Node::Inst(inst));
-                }
-            }
-            Node::Inst(inst) => {
-                overwritten.retain(|later| !inst.is_tile() && !reads(&inst, later, pointers));
-                kept.push(Node::Inst(inst));
-            }
-            Node::LoadInt { addr, .. } => {
-                overwritten.retain(|later| !shares_root(addr, later, pointers));
-                kept.push(node);
-            }
-            Node::Loop(mut inner) => {
+            Node::Inst(inst @ (Inst::VStore { .. } | Inst::VScatter { .. })) => match inst.lanes() {
+                Some(lanes) if overwritten.iter().any(|later| is_same(later, &lanes)) => dead.push(index),
+                lanes => overwritten.extend(lanes),
+            },
+            Node::Inst(inst) => overwritten.retain(|later| !inst.is_tile() && !reads(inst, later, pointers)),
+            Node::LoadInt { addr, .. } => overwritten.retain(|later| !shares_root(*addr, later, pointers)),
+            Node::Loop(Loop { body, .. }) | Node::If { body, .. } => {
                 overwritten.clear();
-                inner.body = live(inner.body, pointers);
-                kept.push(Node::Loop(inner));
+                remove_from(body, pointers);
             }
-            Node::If { conditions, body } => {
-                overwritten.clear();
-                kept.push(Node::If { conditions, body: live(body, pointers) });
-            }
-            Node::Splat { .. } | Node::Let { .. } | Node::Integer { .. } | Node::Choose { .. } => kept.push(node),
+            Node::Splat { .. } | Node::Let { .. } | Node::Integer { .. } | Node::Choose { .. } => {}
         }
     }
-    kept.reverse();
-    kept
+    dead.into_iter().for_each(|index| drop(body.remove(index)));
 }
 
 /// Returns true if two stores write the same bytes.
@@ -60,16 +45,23 @@ fn shares_root(addr: Addr, store: &Lanes, pointers: &[Pointer]) -> bool {
     pointers[addr.base.0 as usize].root == pointers[store.addr.base.0 as usize].root
 }
 
+/// Returns false for arithmetic on registers.
+fn touches_memory(inst: &Inst) -> bool {
+    !matches!(
+        inst,
+        Inst::VBinary { .. } | Inst::VUnary { .. } | Inst::VFma { .. } | Inst::VCopy { .. } | Inst::VConst { .. }
+    )
+}
+
 /// Returns true if an instruction may read what a store writes.
 fn reads(inst: &Inst, store: &Lanes, pointers: &[Pointer]) -> bool {
-    let base = match inst {
-        Inst::VGatherIndex { base, .. } => Some(*base),
-        _ => inst.address().map(|a| a.base),
-    };
-    let Some(base) = base else { return false };
-    let indexed = matches!(inst, Inst::VGatherIndex { .. });
-    let apart = !indexed && inst.lanes().is_some_and(|l| l.is_apart(store));
-    !apart && shares_root(Addr { base, index: None, disp: 0 }, store, pointers)
+    match *inst {
+        Inst::VGatherIndex { base, .. } => shares_root(Addr { base, index: None, disp: 0 }, store, pointers),
+        _ => match inst.lanes() {
+            Some(lanes) => shares_root(lanes.addr, store, pointers) && !lanes.is_apart(store),
+            None => touches_memory(inst) && inst.address().is_some_and(|addr| shares_root(addr, store, pointers)),
+        },
+    }
 }
 
 #[cfg(test)]

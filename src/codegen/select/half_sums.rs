@@ -33,16 +33,16 @@ struct Place {
 impl Selector<'_> {
     /// Selects `stmt` where it is a sum of f16, with the loops in which it stays in registers; false for other statements.
     pub fn half_sums(&mut self, stmt: &Stmt) -> Selected<bool> {
-        let rows = self.target.instructions.clone();
+        let rows = &self.target.instructions;
         if !rows.iter().any(TensorInstruction::sums_halves) {
             return Ok(false);
         }
         if let Some(sums) = self.half_sums.clone() {
-            let Some(block) = block(&rows, TensorInstruction::sums_halves, stmt) else { return Ok(false) };
+            let Some(block) = block(rows, TensorInstruction::sums_halves, stmt) else { return Ok(false) };
             self.half_products(&block, &sums)?;
             return Ok(true);
         }
-        let Some((block, _)) = region(&rows, TensorInstruction::sums_halves, stmt) else { return Ok(false) };
+        let Some((block, _)) = region(rows, TensorInstruction::sums_halves, stmt) else { return Ok(false) };
         if self.in_registers(block.buffer) {
             return Err(Stop::Retry(block.buffer, LocalMode::Memory { offset: 0 }));
         }

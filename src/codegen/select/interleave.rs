@@ -117,12 +117,16 @@ impl Pass<'_> {
                 _ => {}
             }
         }
+        let mut groups = groups(&body);
+        if groups.is_empty() {
+            return body;
+        }
+        let span = |g: &Vec<Strided>| {
+            g.iter().map(|s| s.at).max().zip(g.iter().map(|s| s.at).min()).map_or(0, |(last, first)| last - first)
+        };
+        groups.sort_by_key(span);
         let mut places: HashMap<usize, Vec<Node>> = HashMap::new();
         let mut held = vec![0; body.len()];
-        let mut groups = groups(&body);
-        let span =
-            |g: &Vec<Strided>| g.iter().map(|s| s.at).max().zip(g.iter().map(|s| s.at).min()).map_or(0, |(b, a)| b - a);
-        groups.sort_by_key(span);
         for group in groups {
             let (first, last) =
                 (group.iter().map(|s| s.at).min().unwrap_or(0), group.iter().map(|s| s.at).max().unwrap_or(0));
