@@ -59,7 +59,7 @@ impl Strided {
         let (lane, size) = (l.ty.lane.bytes(), l.mem.bytes() as i64);
         let distance = l.stride / size;
         let halves = !l.ty.lane.is_float() && 2 * l.mem.bytes() == lane && lane <= 4;
-        // a load of every fourth byte is one masked instruction
+        // loads of every fourth byte stand alone: with AVX-512 each is one masked instruction
         let quarters = store && l.ty.lane == Lane::I32 && l.mem.bytes() == 1 && distance == 4;
         let parts = halves || quarters;
         let whole = l.mem != DType::Bool && (l.mem.bytes() == lane || parts) && l.ty.lanes as usize * lane >= 16;
@@ -121,17 +121,13 @@ impl Pass<'_> {
         if groups.is_empty() {
             return body;
         }
-        let span = |g: &Vec<Strided>| {
-            g.iter().map(|s| s.at).max().zip(g.iter().map(|s| s.at).min()).map_or(0, |(last, first)| last - first)
-        };
-        groups.sort_by_key(span);
+        groups.sort_by_key(|group| ends(group).1 - ends(group).0);
         let mut places: HashMap<usize, Vec<Node>> = HashMap::new();
         let mut held = vec![0; body.len()];
         for group in groups {
-            let (first, last) =
-                (group.iter().map(|s| s.at).min().unwrap_or(0), group.iter().map(|s| s.at).max().unwrap_or(0));
-            // Vectors wait in registers from the first access to the last: of groups that overlap, only as many as half of them
-            // hold, where a load that stands alone takes one vector more.
+            let (first, last) = ends(&group);
+            // The vectors of a group wait in registers from its first access to its last. Groups that overlap may fill half of the
+            // registers where each load could stand alone, for one load more.
             let most = held[first..last].iter().max().copied().unwrap_or(0);
             let alone = !group[0].store && group[0].distance == 2 && group[0].word().is_none();
             let crowded = alone && most > 0 && most + group.len() > self.registers / 2;
@@ -388,6 +384,11 @@ impl Pass<'_> {
         }
         out
     }
+}
+
+/// The places of the first and of the last access of a group.
+fn ends(group: &[Strided]) -> (usize, usize) {
+    group.iter().fold((usize::MAX, 0), |(first, last), s| (first.min(s.at), last.max(s.at)))
 }
 
 /// The address of the vector `v` behind another.
