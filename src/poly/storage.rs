@@ -1,5 +1,5 @@
 //! Private temporaries, of which each iteration of some loops has a copy: the storage of caches and tiles of schedules
-//! by hand.
+//! by hand, and of what lowering contracts.
 //!
 //! In the Scop such a temporary has the subscripts of a whole tensor; two instances access the same element only where
 //! they agree in the rows of its [`Private`]. So iterations of these rows may run in any order and on any thread, and memory
