@@ -57,11 +57,27 @@ pub trait Frame {
     fn reload(&mut self, class: Class, d: u8, slot: u32);
 }
 
+/// A comparison of general-purpose registers, of i32 of their lower halves.
+pub struct Comparison {
+    pub op: CompareOp,
+    pub lane: Lane,
+    pub a: u8,
+    pub b: Operand,
+}
+
 /// Integers, addresses and control flow.
 pub trait Scalars {
     fn immediate(&mut self, d: u8, value: i64);
     fn int(&mut self, op: GprOp, d: u8, a: u8, b: Operand) -> Result<()>;
+    /// See [`Inst::Word`].
+    fn word(&mut self, op: GprOp, d: u8, a: u8, b: Operand) -> Result<()>;
+    fn shift_int(&mut self, op: ShiftOp, lane: Lane, d: u8, a: u8, amount: u8);
+    /// See [`Inst::Extend`].
+    fn extend(&mut self, mem: DType, d: u8, a: u8);
+    /// See [`Inst::Choose`].
+    fn choose_int(&mut self, c: &Comparison, d: u8, yes: u8, no: u8);
     fn load_int(&mut self, d: u8, addr: &Addr, mem: DType) -> Result<()>;
+    fn store_int(&mut self, s: u8, addr: &Addr, mem: DType) -> Result<()>;
     fn prefetch(&mut self, addr: &Addr) -> Result<()>;
     /// Jumps to `end` unless `count` is positive.
     fn skip_loop(&mut self, count: u8, end: DynamicLabel);
@@ -313,6 +329,12 @@ where
             Inst::Imm { dst, value } => self.immediate(dst.number(), value),
             Inst::Copy { dst, src } => self.move_gpr(dst.number(), src.number()),
             Inst::Int { op, dst, a, b } => self.int(op, dst.number(), a.number(), b)?,
+            Inst::Word { op, dst, a, b } => self.word(op, dst.number(), a.number(), b)?,
+            Inst::Shift { op, dst, lane, a, amount } => self.shift_int(op, lane, dst.number(), a.number(), amount),
+            Inst::Extend { dst, mem, src } => self.extend(mem, dst.number(), src.number()),
+            Inst::Choose { dst, op, lane, a, b, yes, no } => {
+                self.choose_int(&Comparison { op, lane, a: a.number(), b }, dst.number(), yes.number(), no.number());
+            }
             Inst::LoadInt { dst, addr, mem } => self.load_int(dst.number(), &addr, mem)?,
             Inst::Prefetch { addr } => self.prefetch(&addr)?,
             Inst::Argument { dst, slot } => {
@@ -372,6 +394,10 @@ where
     }
 
     fn memory_inst(&mut self, inst: &Inst) -> Result<bool> {
+        if let Inst::StoreInt { mem, src, addr } = inst {
+            self.store_int(src.number(), addr, *mem)?;
+            return Ok(true);
+        }
         let Some((l, widening)) = inst.lanes().and_then(|l| Some((l, l.widening()?))) else { return Ok(false) };
         match *inst {
             Inst::VLoad { .. } if widening != Widening::Rounded => self.load_lanes(&l, widening)?,

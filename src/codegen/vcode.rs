@@ -145,6 +145,9 @@ pub enum GprOp {
     Max,
     /// Floor division; the second operand is a positive immediate.
     DivFloor,
+    And,
+    Or,
+    Xor,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]

@@ -140,6 +140,18 @@ impl CompareOp {
             CompareOp::Ge => a >= b,
         }
     }
+
+    /// The comparison of integers that holds where this one does not.
+    pub fn opposite(self) -> CompareOp {
+        match self {
+            CompareOp::Eq => CompareOp::Ne,
+            CompareOp::Ne => CompareOp::Eq,
+            CompareOp::Lt => CompareOp::Ge,
+            CompareOp::Ge => CompareOp::Lt,
+            CompareOp::Le => CompareOp::Gt,
+            CompareOp::Gt => CompareOp::Le,
+        }
+    }
 }
 
 /// One dimension of a subscript.

@@ -33,7 +33,7 @@ pub fn pieces(scope: &Scope, e: &Expr, truth: bool) -> Checked<Vec<Conjunction>>
             };
             let difference = a.add_scaled(&b, -1);
             let at_least = |k: i64, c: i64| vec![difference.scale(k).offset(c)];
-            let op = if truth { *op } else { opposite(*op) };
+            let op = if truth { *op } else { (*op).opposite() };
             match op {
                 CompareOp::Ge => vec![at_least(1, 0)],
                 CompareOp::Gt => vec![at_least(1, -1)],
@@ -53,17 +53,6 @@ pub fn pieces(scope: &Scope, e: &Expr, truth: bool) -> Checked<Vec<Conjunction>>
 
 fn product(a: Vec<Conjunction>, b: Vec<Conjunction>) -> Vec<Conjunction> {
     a.iter().flat_map(|a| b.iter().map(move |b| [a.clone(), b.clone()].concat())).collect()
-}
-
-fn opposite(op: CompareOp) -> CompareOp {
-    match op {
-        CompareOp::Eq => CompareOp::Ne,
-        CompareOp::Ne => CompareOp::Eq,
-        CompareOp::Lt => CompareOp::Ge,
-        CompareOp::Ge => CompareOp::Lt,
-        CompareOp::Le => CompareOp::Gt,
-        CompareOp::Gt => CompareOp::Le,
-    }
 }
 
 fn not_affine(scope: &Scope, e: &Expr) -> Diagnostic {

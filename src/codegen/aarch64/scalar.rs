@@ -1,10 +1,10 @@
 //! Addresses, integers, loops and conditionals.
 
 use crate::codegen::aarch64::emitter::{Emitter, X16, X17};
-use crate::codegen::emit::{Frame, Scalars};
+use crate::codegen::emit::{Comparison, Frame, Scalars};
 use crate::codegen::regalloc::allocation::Place;
 use crate::codegen::vcode::operands::Class;
-use crate::codegen::vcode::{Addr, GprOp, Operand};
+use crate::codegen::vcode::{Addr, GprOp, Lane, Operand, ShiftOp};
 use crate::expr::CompareOp;
 use crate::runtime::{DType, Error, Result};
 use dynasmrt::{DynamicLabel, DynasmApi, DynasmLabelApi};
@@ -61,22 +61,109 @@ impl Scalars for Emitter<'_> {
             (GprOp::DivFloor, _) => {
                 return Err(Error::Internal(format!("{}: division by {b:?}", self.function.name)));
             }
-            (GprOp::Min | GprOp::Max | GprOp::Mul, b) => {
-                let b = match b {
-                    Operand::Reg(b) => b.number(),
-                    Operand::Imm(v) => {
-                        self.immediate(X16, v);
-                        X16
-                    }
-                };
+            (GprOp::Min | GprOp::Max | GprOp::Mul | GprOp::And | GprOp::Or | GprOp::Xor, b) => {
+                let b = self.in_register(b);
                 match op {
                     GprOp::Mul => a64!(self ; mul X(d), X(a), X(b)),
+                    GprOp::And => a64!(self ; and X(d), X(a), X(b)),
+                    GprOp::Or => a64!(self ; orr X(d), X(a), X(b)),
+                    GprOp::Xor => a64!(self ; eor X(d), X(a), X(b)),
                     GprOp::Min => a64!(self ; cmp X(a), X(b) ; csel X(d), X(a), X(b), lt),
                     _ => a64!(self ; cmp X(a), X(b) ; csel X(d), X(a), X(b), gt),
                 }
             }
             (GprOp::Add, Operand::Reg(b)) => a64!(self ; add X(d), X(a), X(b.number())),
             (GprOp::Sub, Operand::Reg(b)) => a64!(self ; sub X(d), X(a), X(b.number())),
+        }
+        Ok(())
+    }
+
+    fn word(&mut self, op: GprOp, d: u8, a: u8, b: Operand) -> Result<()> {
+        let b = match (op, b) {
+            (GprOp::Add, Operand::Imm(v @ 0..4096)) => {
+                a64!(self ; add WSP(d), WSP(a), v as u32);
+                return Ok(());
+            }
+            (GprOp::Sub, Operand::Imm(v @ 0..4096)) => {
+                a64!(self ; sub WSP(d), WSP(a), v as u32);
+                return Ok(());
+            }
+            (_, Operand::Imm(v)) => self.in_register(Operand::Imm(i64::from(v as i32))),
+            (_, b) => self.in_register(b),
+        };
+        match op {
+            GprOp::Add => a64!(self ; add W(d), W(a), W(b)),
+            GprOp::Sub => a64!(self ; sub W(d), W(a), W(b)),
+            GprOp::Mul => a64!(self ; mul W(d), W(a), W(b)),
+            GprOp::Min => a64!(self ; cmp W(a), W(b) ; csel W(d), W(a), W(b), lt),
+            GprOp::Max => a64!(self ; cmp W(a), W(b) ; csel W(d), W(a), W(b), gt),
+            GprOp::And => a64!(self ; and W(d), W(a), W(b)),
+            GprOp::Or => a64!(self ; orr W(d), W(a), W(b)),
+            GprOp::Xor => a64!(self ; eor W(d), W(a), W(b)),
+            GprOp::DivFloor => {
+                return Err(Error::Internal(format!("{}: division of words", self.function.name)));
+            }
+        }
+        Ok(())
+    }
+
+    fn shift_int(&mut self, op: ShiftOp, lane: Lane, d: u8, a: u8, amount: u8) {
+        let amount = u32::from(amount);
+        match (op, lane == Lane::I32) {
+            (ShiftOp::Left, true) => a64!(self ; lsl W(d), W(a), amount),
+            (ShiftOp::Left, false) => a64!(self ; lsl X(d), X(a), amount),
+            (ShiftOp::RightLogical, true) => a64!(self ; lsr W(d), W(a), amount),
+            (ShiftOp::RightLogical, false) => a64!(self ; lsr X(d), X(a), amount),
+            (ShiftOp::RightArithmetic, true) => a64!(self ; asr W(d), W(a), amount),
+            (ShiftOp::RightArithmetic, false) => a64!(self ; asr X(d), X(a), amount),
+        }
+    }
+
+    fn extend(&mut self, mem: DType, d: u8, a: u8) {
+        match mem {
+            DType::I64 | DType::U64 | DType::F64 => self.move_gpr(d, a),
+            DType::I32 => a64!(self ; sxtw X(d), W(a)),
+            DType::F32 | DType::U32 => a64!(self ; mov W(d), W(a)),
+            DType::I8 => a64!(self ; sxtb X(d), W(a)),
+            DType::I16 => a64!(self ; sxth X(d), W(a)),
+            DType::F16 | DType::BF16 | DType::U16 => a64!(self ; uxth W(d), W(a)),
+            _ => a64!(self ; uxtb W(d), W(a)),
+        }
+    }
+
+    fn choose_int(&mut self, c: &Comparison, d: u8, yes: u8, no: u8) {
+        match c.lane {
+            Lane::I32 => {
+                let b = match c.b {
+                    Operand::Imm(v) => self.in_register(Operand::Imm(i64::from(v as i32))),
+                    b => self.in_register(b),
+                };
+                a64!(self ; cmp W(c.a), W(b));
+            }
+            _ => self.compare_gpr(c.a, c.b),
+        }
+        match c.op {
+            CompareOp::Eq => a64!(self ; csel X(d), X(yes), X(no), eq),
+            CompareOp::Ne => a64!(self ; csel X(d), X(yes), X(no), ne),
+            CompareOp::Lt => a64!(self ; csel X(d), X(yes), X(no), lt),
+            CompareOp::Le => a64!(self ; csel X(d), X(yes), X(no), le),
+            CompareOp::Gt => a64!(self ; csel X(d), X(yes), X(no), gt),
+            CompareOp::Ge => a64!(self ; csel X(d), X(yes), X(no), ge),
+        }
+    }
+
+    fn store_int(&mut self, s: u8, addr: &Addr, mem: DType) -> Result<()> {
+        let (b, offset) = self.operand(addr, mem.bytes() as i64);
+        let (scaled, o) = (offset >= 0 && offset % mem.bytes() as i32 == 0, offset as u32);
+        match (mem.bytes(), scaled) {
+            (8, true) => a64!(self ; str X(s), [XSP(b), o]),
+            (8, false) => a64!(self ; stur X(s), [XSP(b), offset]),
+            (4, true) => a64!(self ; str W(s), [XSP(b), o]),
+            (4, false) => a64!(self ; stur W(s), [XSP(b), offset]),
+            (2, true) => a64!(self ; strh W(s), [XSP(b), o]),
+            (2, false) => a64!(self ; sturh W(s), [XSP(b), offset]),
+            (_, true) => a64!(self ; strb W(s), [XSP(b), o]),
+            (_, false) => a64!(self ; sturb W(s), [XSP(b), offset]),
         }
         Ok(())
     }
@@ -167,6 +254,17 @@ impl Emitter<'_> {
         } else {
             self.immediate(X17, value);
             a64!(self ; add X(d), X(a), x17);
+        }
+    }
+
+    /// The register of an operand; an immediate goes to x16.
+    fn in_register(&mut self, b: Operand) -> u8 {
+        match b {
+            Operand::Reg(b) => b.number(),
+            Operand::Imm(v) => {
+                self.immediate(X16, v);
+                X16
+            }
         }
     }
 

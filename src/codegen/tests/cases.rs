@@ -1,5 +1,6 @@
 //! Every instruction with every lane type, number of lanes, memory type and partial range.
 
+use super::integers::{self, INTEGERS, INTEGERS_IN_MEMORY};
 use super::program::{Buffer, Builder, Case, at, data};
 use crate::codegen::vcode::{Addr, GprOp, Inst, Lane, LaneRange, Operand, ShiftOp, VBinary, VType, VUnary, Vreg, Zip};
 use crate::expr::CompareOp;
@@ -440,7 +441,7 @@ fn gather_index(bytes: usize, out: &mut Vec<Case>) {
 fn scalars(out: &mut Vec<Case>) {
     let values = [0i64, 1, -1, 7, -8, 127, -129, 40_000, i64::from(i32::MAX), i64::MIN / 3, 1 << 40, -(1 << 33) - 5];
     let mut ops = vec![];
-    for op in [GprOp::Add, GprOp::Sub, GprOp::Mul, GprOp::Min, GprOp::Max] {
+    for op in INTEGERS {
         for v in [0, 1, -1, 8, 100, -4096, 1 << 20, 1 << 40, -(1 << 50) + 3] {
             ops.push((op, Operand::Imm(v)));
         }
@@ -469,7 +470,7 @@ fn scalars(out: &mut Vec<Case>) {
             });
         }
     }
-    for op in [GprOp::Add, GprOp::Sub, GprOp::Mul, GprOp::Min, GprOp::Max] {
+    for op in INTEGERS {
         for form in 0..4 {
             let mut b = Builder::new(format!("{op:?} registers {form}"));
             let output = b.argument(0);
@@ -494,7 +495,7 @@ fn scalars(out: &mut Vec<Case>) {
             });
         }
     }
-    for mem in [DType::I64, DType::I32, DType::I8, DType::U8, DType::Bool] {
+    for mem in INTEGERS_IN_MEMORY {
         let mut b = Builder::new(format!("integer from {mem}"));
         let (input, output) = (b.argument(0), b.argument(1));
         for i in 0..6 {
@@ -549,45 +550,11 @@ fn scalars(out: &mut Vec<Case>) {
             out.push(Case { function: b.function, buffers: vec![data(DType::I64, 6, 2, true)], range: (0, 1) });
         }
     }
-    control(out);
-}
-
-/// Loops that run zero times, nested ones, the range of the calling convention and scratch memory.
-fn control(out: &mut Vec<Case>) {
-    let ty = VType { lane: Lane::I64, lanes: 1 };
-    for (outer, inner) in [(0, 3), (3, 0), (1, 1), (4, 5), (-2, 7)] {
-        let mut b = Builder::new(format!("loops {outer} {inner}"));
-        let (output, sum, one) = (b.argument(0), b.vreg(), b.vreg());
-        b.push(Inst::VConst { dst: sum, ty, bits: 0 });
-        b.push(Inst::VConst { dst: one, ty, bits: 1 });
-        let (first, last, n, m) = (b.gpr(), b.gpr(), b.imm(outer), b.imm(inner));
-        b.push(Inst::Range { dst: first, which: 0 });
-        b.push(Inst::Range { dst: last, which: 1 });
-        b.push(Inst::LoopStart { count: n, at_least_once: outer > 0 });
-        b.push(Inst::Int { op: GprOp::Add, dst: first, a: first, b: Operand::Reg(last) });
-        b.push(Inst::LoopStart { count: m, at_least_once: false });
-        b.push(Inst::VBinary { op: VBinary::Add, dst: sum, ty, a: sum, b: one });
-        b.push(Inst::LoopEnd);
-        b.push(Inst::LoopEnd);
-        b.push(Inst::VStore { src: sum, ty, mem: DType::I64, addr: at(output, 0), part: None });
-        let (scratch, v) = (b.gpr(), b.vreg());
-        b.push(Inst::Scratch { dst: scratch });
-        // more than an immediate of 32 bits holds, there and back
-        for by in [5 << 32, 64 - (5 << 32)] {
-            b.push(Inst::Int { op: GprOp::Add, dst: scratch, a: scratch, b: Operand::Imm(by) });
-        }
-        b.push(Inst::VSplat { dst: v, ty, src: first });
-        b.push(Inst::VStore { src: v, ty, mem: DType::I64, addr: at(scratch, 8), part: None });
-        b.push(Inst::VLoad { dst: v, ty, mem: DType::I64, addr: at(scratch, 8), part: None });
-        b.push(Inst::VStore { src: v, ty, mem: DType::I64, addr: at(output, 8), part: None });
-        b.function.scratch_bytes = 128;
-        out.push(Case { function: b.function, buffers: vec![data(DType::I64, 2, 2, true)], range: (17, 40) });
-    }
 }
 
 /// The table: all cases for vector registers of `bytes` bytes.
 pub fn all(bytes: usize) -> Vec<Case> {
-    let mut out = vec![];
+    let mut out = integers::all();
     scalars(&mut out);
     for ty in types(bytes) {
         arithmetic(ty, &mut out);

@@ -6,6 +6,7 @@ mod emission;
 #[path = "../../../tests/emulator/mod.rs"]
 mod emulator;
 mod floor_divisions;
+mod integers;
 mod masked;
 mod native;
 mod program;

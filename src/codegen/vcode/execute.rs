@@ -112,19 +112,32 @@ impl Machine<'_> {
             Inst::Copy { dst, src } => self.gprs[dst.index()] = self.gprs[src.index()],
             Inst::Int { op, dst, a, b } => {
                 let (a, b) = (self.gprs[a.index()], self.operand(b));
-                self.gprs[dst.index()] = match op {
-                    GprOp::Add => a.wrapping_add(b),
-                    GprOp::Sub => a.wrapping_sub(b),
-                    GprOp::Mul => a.wrapping_mul(b),
-                    GprOp::Min => a.min(b),
-                    GprOp::Max => a.max(b),
-                    GprOp::DivFloor if b > 0 => a.div_euclid(b),
-                    GprOp::DivFloor => return Err(Error::Internal(format!("division by {b}"))),
-                };
+                self.gprs[dst.index()] = integer(op, a, b)?;
+            }
+            Inst::Word { op: GprOp::DivFloor, .. } => return Err(undefined(inst)),
+            Inst::Word { op, dst, a, b } => {
+                let (a, b) = (self.gprs[a.index()] as i32, self.operand(b) as i32);
+                self.gprs[dst.index()] = i64::from(integer(op, a.into(), b.into())? as u32);
+            }
+            Inst::Shift { op, dst, lane, a, amount } => {
+                let value = shift(op, lane, self.gprs[a.index()] as u64 & lane.all_ones(), amount);
+                self.gprs[dst.index()] = if lane == Lane::I32 { i64::from(value as u32) } else { value as i64 };
+            }
+            Inst::Extend { dst, mem, src } => {
+                self.gprs[dst.index()] = extended(self.gprs[src.index()] as u64, mem) as i64
+            }
+            Inst::Choose { dst, op, lane, a, b, yes, no } => {
+                let (a, b) = (self.gprs[a.index()] as u64, self.operand(b) as u64);
+                let chosen = if compare_lane(op, lane, a, b) { yes } else { no };
+                self.gprs[dst.index()] = self.gprs[chosen.index()];
             }
             Inst::LoadInt { dst, addr, mem } => {
                 let address = self.address(&addr);
                 self.gprs[dst.index()] = self.element(address, mem)? as i64;
+            }
+            Inst::StoreInt { mem, src, addr } => {
+                let (value, address, size) = (self.gprs[src.index()], self.address(&addr), mem.bytes());
+                self.bytes(address, size)?.copy_from_slice(&value.to_le_bytes()[..size]);
             }
             Inst::Prefetch { .. } => {}
             Inst::Argument { dst, slot } if (slot as usize) < self.arguments => {
@@ -381,13 +394,7 @@ impl Machine<'_> {
         let bytes = self.bytes(address, mem.bytes())?;
         let mut padded = [0; 8];
         padded[..bytes.len()].copy_from_slice(bytes);
-        let bits = u64::from_le_bytes(padded);
-        Ok(match mem {
-            DType::I8 => bits as i8 as i64 as u64,
-            DType::I16 => bits as i16 as i64 as u64,
-            DType::I32 => bits as i32 as i64 as u64,
-            _ => bits,
-        })
+        Ok(extended(u64::from_le_bytes(padded), mem))
     }
 
     fn load_lanes(&mut self, l: &Lanes, address: impl Fn(usize) -> i64) -> Result<()> {
@@ -428,6 +435,31 @@ impl Machine<'_> {
         self.write(dst, ty, |i| lanes[i]);
         Ok(())
     }
+}
+
+/// The integer of type `mem` in the low bits, widened to 64 bits; floats as bits.
+fn extended(bits: u64, mem: DType) -> u64 {
+    match mem {
+        DType::I8 => bits as i8 as i64 as u64,
+        DType::I16 => bits as i16 as i64 as u64,
+        DType::I32 => bits as i32 as i64 as u64,
+        _ => bits & (u64::MAX >> (64 - 8 * mem.bytes())),
+    }
+}
+
+fn integer(op: GprOp, a: i64, b: i64) -> Result<i64> {
+    Ok(match op {
+        GprOp::Add => a.wrapping_add(b),
+        GprOp::Sub => a.wrapping_sub(b),
+        GprOp::Mul => a.wrapping_mul(b),
+        GprOp::Min => a.min(b),
+        GprOp::Max => a.max(b),
+        GprOp::And => a & b,
+        GprOp::Or => a | b,
+        GprOp::Xor => a ^ b,
+        GprOp::DivFloor if b > 0 => a.div_euclid(b),
+        GprOp::DivFloor => return Err(Error::Internal(format!("division by {b}"))),
+    })
 }
 
 fn undefined(inst: &Inst) -> Error {

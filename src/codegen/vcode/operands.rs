@@ -90,8 +90,20 @@ macro_rules! insts {
             Copy Scalar "{} = {}" { dst: Gpr (Def), src: Gpr (Use) }
             /// `dst = op(a, b)`.
             Int Scalar "{} = {} {}, {}" { dst: Gpr (Def), op: GprOp, a: Gpr (Use), b: Operand (Use) }
+            /// As Int of the lower 32 bits, zero above; no DivFloor.
+            Word Scalar "{} = word {} {}, {}" { dst: Gpr (Def), op: GprOp, a: Gpr (Use), b: Operand (Use) }
+            /// `dst = a` shifted by fewer bits than the integers of type `lane` have; of i32 the lower 32 bits, zero above.
+            Shift Scalar "{} = shift {} {} {}, {}" { dst: Gpr (Def), op: ShiftOp, lane: Lane, a: Gpr (Use), amount: u8 }
+            /// The low bits of `src`, an integer of type `mem`, sign- or zero-extended.
+            Extend Scalar "{} = extend {} {}" { dst: Gpr (Def), mem: DType, src: Gpr (Use) }
+            /// `dst = op(a, b) ? yes : no`; of i32 the comparison is that of the lower 32 bits.
+            Choose Scalar "{} = choose {} {} {}, {}, {}, {}" {
+                dst: Gpr (Def), op: CompareOp, lane: Lane, a: Gpr (Use), b: Operand (Use), yes: Gpr (Use), no: Gpr (Use)
+            }
             /// A sign- or zero-extended integer of type `mem` (i64, i32, i8, u8, bool).
             LoadInt Scalar "{} = load {} {}" { dst: Gpr (Def), mem: DType, addr: Addr (Use) }
+            /// The low bytes of `src` to an element of type `mem`.
+            StoreInt Store "store {} {}, {}" { mem: DType, src: Gpr (Use), addr: Addr (Use) }
             /// The pointer in slot `slot` of the argument table.
             Argument Scalar "{} = argument {}" { dst: Gpr (Def), slot: u32 }
             /// `first` (0) and `last` (1) of the calling convention.

@@ -1,9 +1,9 @@
 //! Addresses, integers, loops and conditionals.
 
-use crate::codegen::emit::{Frame, Scalars};
+use crate::codegen::emit::{Comparison, Frame, Scalars};
 use crate::codegen::regalloc::allocation::Place;
 use crate::codegen::vcode::operands::Class;
-use crate::codegen::vcode::{Addr, GprOp, Operand};
+use crate::codegen::vcode::{Addr, Gpr, GprOp, Lane, Operand, ShiftOp};
 use crate::codegen::x86::emitter::{Emitter, at};
 use crate::expr::CompareOp;
 use crate::runtime::{DType, Error, Result};
@@ -19,6 +19,20 @@ macro_rules! with_memory {
             Some((i, 2)) => dynasm!($e.asm ; .arch x64 ; $($t)* [Rq(b) + Rq(i) * 2 + disp]),
             Some((i, 4)) => dynasm!($e.asm ; .arch x64 ; $($t)* [Rq(b) + Rq(i) * 4 + disp]),
             Some((i, _)) => dynasm!($e.asm ; .arch x64 ; $($t)* [Rq(b) + Rq(i) * 8 + disp]),
+        }
+    }};
+}
+
+/// A store to memory of the last operand.
+macro_rules! to_memory {
+    ($e:ident, $m:ident ; $name:ident $size:ident ; $($t:tt)*) => {{
+        let (b, disp) = ($m.base.unwrap_or(0), $m.displacement);
+        match $m.index {
+            None => dynasm!($e.asm ; .arch x64 ; $name $size [Rq(b) + disp], $($t)*),
+            Some((i, 1)) => dynasm!($e.asm ; .arch x64 ; $name $size [Rq(b) + Rq(i) + disp], $($t)*),
+            Some((i, 2)) => dynasm!($e.asm ; .arch x64 ; $name $size [Rq(b) + Rq(i) * 2 + disp], $($t)*),
+            Some((i, 4)) => dynasm!($e.asm ; .arch x64 ; $name $size [Rq(b) + Rq(i) * 4 + disp], $($t)*),
+            Some((i, _)) => dynasm!($e.asm ; .arch x64 ; $name $size [Rq(b) + Rq(i) * 8 + disp], $($t)*),
         }
     }};
 }
@@ -102,10 +116,98 @@ impl Scalars for Emitter<'_> {
                     _ => dynasm!(self.asm ; .arch x64 ; cmovl Rq(d), [=>label]),
                 }
             }
+            (GprOp::And | GprOp::Or | GprOp::Xor, b) => self.bitwise(op, d, a, b),
             (GprOp::DivFloor, Operand::Imm(v)) if v > 0 => self.divide_floor(d, a, v),
             (GprOp::DivFloor, _) => {
                 return Err(Error::Internal(format!("{}: division by {b:?}", self.function.name)));
             }
+        }
+        Ok(())
+    }
+
+    fn word(&mut self, op: GprOp, d: u8, a: u8, b: Operand) -> Result<()> {
+        if op == GprOp::DivFloor {
+            return Err(Error::Internal(format!("{}: division of words by {b:?}", self.function.name)));
+        }
+        let commutes = op != GprOp::Sub;
+        let (a, b) = match b {
+            Operand::Reg(r) if commutes && r.number() == d => (d, Operand::Reg(Gpr(u32::from(a)))),
+            b => (a, b),
+        };
+        match (op, b) {
+            (GprOp::Sub, Operand::Reg(b)) if b.number() == d && a != d => {
+                dynasm!(self.asm ; .arch x64 ; neg Rd(d) ; add Rd(d), Rd(a));
+            }
+            (GprOp::Add, Operand::Reg(b)) if a != d => {
+                dynasm!(self.asm ; .arch x64 ; lea Rd(d), [Rq(a) + Rq(b.number())])
+            }
+            (GprOp::Add, Operand::Imm(v)) if a != d => dynasm!(self.asm ; .arch x64 ; lea Rd(d), [Rq(a) + v as i32]),
+            (GprOp::Sub, Operand::Imm(v)) if a != d => {
+                dynasm!(self.asm ; .arch x64 ; lea Rd(d), [Rq(a) + (v as i32).wrapping_neg()]);
+            }
+            (GprOp::Mul, Operand::Imm(v)) => dynasm!(self.asm ; .arch x64 ; imul Rd(d), Rd(a), DWORD v as i32),
+            (_, b) => {
+                if a != d {
+                    dynasm!(self.asm ; .arch x64 ; mov Rd(d), Rd(a));
+                }
+                self.word_in_place(op, d, b);
+            }
+        }
+        Ok(())
+    }
+
+    fn shift_int(&mut self, op: ShiftOp, lane: Lane, d: u8, a: u8, amount: u8) {
+        self.move_gpr(d, a);
+        let amount = amount as i8;
+        match (op, lane == Lane::I32) {
+            (ShiftOp::Left, true) => dynasm!(self.asm ; .arch x64 ; shl Rd(d), BYTE amount),
+            (ShiftOp::Left, false) => dynasm!(self.asm ; .arch x64 ; shl Rq(d), BYTE amount),
+            (ShiftOp::RightLogical, true) => dynasm!(self.asm ; .arch x64 ; shr Rd(d), BYTE amount),
+            (ShiftOp::RightLogical, false) => dynasm!(self.asm ; .arch x64 ; shr Rq(d), BYTE amount),
+            (ShiftOp::RightArithmetic, true) => dynasm!(self.asm ; .arch x64 ; sar Rd(d), BYTE amount),
+            (ShiftOp::RightArithmetic, false) => dynasm!(self.asm ; .arch x64 ; sar Rq(d), BYTE amount),
+        }
+    }
+
+    fn extend(&mut self, mem: DType, d: u8, a: u8) {
+        match mem {
+            DType::I64 | DType::U64 | DType::F64 => self.move_gpr(d, a),
+            DType::I32 => dynasm!(self.asm ; .arch x64 ; movsxd Rq(d), Rd(a)),
+            DType::F32 | DType::U32 => dynasm!(self.asm ; .arch x64 ; mov Rd(d), Rd(a)),
+            DType::I8 => dynasm!(self.asm ; .arch x64 ; movsx Rq(d), Rb(a)),
+            DType::I16 => dynasm!(self.asm ; .arch x64 ; movsx Rq(d), Rw(a)),
+            DType::F16 | DType::BF16 | DType::U16 => dynasm!(self.asm ; .arch x64 ; movzx Rd(d), Rw(a)),
+            _ => dynasm!(self.asm ; .arch x64 ; movzx Rd(d), Rb(a)),
+        }
+    }
+
+    fn choose_int(&mut self, c: &Comparison, d: u8, yes: u8, no: u8) {
+        match c.lane {
+            Lane::I32 => self.compare_words(c.a, c.b),
+            _ => self.compare_gpr(c.a, c.b),
+        }
+        // a move leaves the flags
+        let (op, other) = if d == yes { (c.op.opposite(), no) } else { (c.op, yes) };
+        if d != yes {
+            self.move_gpr(d, no);
+        }
+        match op {
+            CompareOp::Eq => dynasm!(self.asm ; .arch x64 ; cmove Rq(d), Rq(other)),
+            CompareOp::Ne => dynasm!(self.asm ; .arch x64 ; cmovne Rq(d), Rq(other)),
+            CompareOp::Lt => dynasm!(self.asm ; .arch x64 ; cmovl Rq(d), Rq(other)),
+            CompareOp::Le => dynasm!(self.asm ; .arch x64 ; cmovle Rq(d), Rq(other)),
+            CompareOp::Gt => dynasm!(self.asm ; .arch x64 ; cmovg Rq(d), Rq(other)),
+            CompareOp::Ge => dynasm!(self.asm ; .arch x64 ; cmovge Rq(d), Rq(other)),
+        }
+    }
+
+    fn store_int(&mut self, s: u8, addr: &Addr, mem: DType) -> Result<()> {
+        let m = at(addr, 0)?;
+        match mem.bytes() {
+            8 => to_memory!(self, m ; mov QWORD ; Rq(s)),
+            4 => to_memory!(self, m ; mov DWORD ; Rd(s)),
+            2 => to_memory!(self, m ; mov WORD ; Rw(s)),
+            _ => to_memory!(self, m ; mov BYTE ; Rb(s)),
         }
         Ok(())
     }
@@ -186,6 +288,82 @@ impl Emitter<'_> {
             Ok(0) => {}
             Ok(v) => dynasm!(self.asm ; .arch x64 ; add Rq(dst), BYTE v),
             Err(_) => dynasm!(self.asm ; .arch x64 ; add Rq(dst), DWORD value),
+        }
+    }
+
+    /// `d = op(a, b)` of bits.
+    fn bitwise(&mut self, op: GprOp, d: u8, a: u8, b: Operand) {
+        let (a, b) = match b {
+            Operand::Reg(r) if r.number() == d => (d, Operand::Reg(Gpr(u32::from(a)))),
+            b => (a, b),
+        };
+        self.move_gpr(d, a);
+        let small = |v: i64| i32::try_from(v).ok();
+        match (op, b) {
+            (GprOp::And, Operand::Reg(b)) => dynasm!(self.asm ; .arch x64 ; and Rq(d), Rq(b.number())),
+            (GprOp::Or, Operand::Reg(b)) => dynasm!(self.asm ; .arch x64 ; or Rq(d), Rq(b.number())),
+            (_, Operand::Reg(b)) => dynasm!(self.asm ; .arch x64 ; xor Rq(d), Rq(b.number())),
+            (_, Operand::Imm(v)) => match (op, small(v)) {
+                (GprOp::And, Some(v)) => dynasm!(self.asm ; .arch x64 ; and Rq(d), DWORD v),
+                (GprOp::Or, Some(v)) => dynasm!(self.asm ; .arch x64 ; or Rq(d), DWORD v),
+                (_, Some(v)) => dynasm!(self.asm ; .arch x64 ; xor Rq(d), DWORD v),
+                (_, None) => {
+                    let label = self.pool_label(v.to_le_bytes().to_vec());
+                    match op {
+                        GprOp::And => dynasm!(self.asm ; .arch x64 ; and Rq(d), [=>label]),
+                        GprOp::Or => dynasm!(self.asm ; .arch x64 ; or Rq(d), [=>label]),
+                        _ => dynasm!(self.asm ; .arch x64 ; xor Rq(d), [=>label]),
+                    }
+                }
+            },
+        }
+    }
+
+    /// `d = op(d, b)` of the lower 32 bits.
+    fn word_in_place(&mut self, op: GprOp, d: u8, b: Operand) {
+        match (op, b) {
+            (GprOp::Min | GprOp::Max, b) => {
+                let label = match b {
+                    Operand::Imm(v) => Some(self.pool_label((v as i32).to_le_bytes().to_vec())),
+                    Operand::Reg(_) => None,
+                };
+                self.compare_words(d, b);
+                match (op, b, label) {
+                    (GprOp::Min, _, Some(label)) => dynasm!(self.asm ; .arch x64 ; cmovg Rd(d), [=>label]),
+                    (_, _, Some(label)) => dynasm!(self.asm ; .arch x64 ; cmovl Rd(d), [=>label]),
+                    (GprOp::Min, Operand::Reg(b), _) => dynasm!(self.asm ; .arch x64 ; cmovg Rd(d), Rd(b.number())),
+                    (_, Operand::Reg(b), _) => dynasm!(self.asm ; .arch x64 ; cmovl Rd(d), Rd(b.number())),
+                    _ => {}
+                }
+            }
+            (_, Operand::Reg(b)) => {
+                let b = b.number();
+                match op {
+                    GprOp::Add => dynasm!(self.asm ; .arch x64 ; add Rd(d), Rd(b)),
+                    GprOp::Sub => dynasm!(self.asm ; .arch x64 ; sub Rd(d), Rd(b)),
+                    GprOp::Mul => dynasm!(self.asm ; .arch x64 ; imul Rd(d), Rd(b)),
+                    GprOp::And => dynasm!(self.asm ; .arch x64 ; and Rd(d), Rd(b)),
+                    GprOp::Or => dynasm!(self.asm ; .arch x64 ; or Rd(d), Rd(b)),
+                    _ => dynasm!(self.asm ; .arch x64 ; xor Rd(d), Rd(b)),
+                }
+            }
+            (_, Operand::Imm(v)) => {
+                let v = v as i32;
+                match op {
+                    GprOp::Add => dynasm!(self.asm ; .arch x64 ; add Rd(d), v),
+                    GprOp::Sub => dynasm!(self.asm ; .arch x64 ; sub Rd(d), v),
+                    GprOp::And => dynasm!(self.asm ; .arch x64 ; and Rd(d), v),
+                    GprOp::Or => dynasm!(self.asm ; .arch x64 ; or Rd(d), v),
+                    _ => dynasm!(self.asm ; .arch x64 ; xor Rd(d), v),
+                }
+            }
+        }
+    }
+
+    fn compare_words(&mut self, a: u8, b: Operand) {
+        match b {
+            Operand::Reg(b) => dynasm!(self.asm ; .arch x64 ; cmp Rd(a), Rd(b.number())),
+            Operand::Imm(v) => dynasm!(self.asm ; .arch x64 ; cmp Rd(a), v as i32),
         }
     }
 
