@@ -67,8 +67,9 @@ impl Selector<'_> {
             return Ok(Some(self.vector_binary(VBinary::And, a, mask)));
         }
         let Some(quotient) = self.constant_quotient(a, range, divisor)? else { return Ok(None) };
+        // the quotient by -1 of the least number alone is beyond the type
         if op == BinaryOp::Div {
-            return self.normalized(quotient).map(Some);
+            return if divisor > 0 { Ok(Some(quotient)) } else { self.normalized(quotient).map(Some) };
         }
         let factor = self.integer_like(a, divisor);
         let back = self.vector_binary(VBinary::Mul, quotient, factor);
