@@ -2,7 +2,7 @@
 //!
 //! Each top-level statement of the nest becomes a function. `prepare` decides on vectors and unrolling (`narrow` on integers of 8 and 16 bits), `select`
 //! expands statements to vector instructions over symbolic addresses, `hoist` moves invariants out of innermost loops,
-//! `scalar_replacement` keeps what the next iterations load again in registers, `prefetch` asks for panels before they
+//! `common_values` leaves out what stands there twice, `scalar_replacement` keeps what the next iterations load again in registers, `prefetch` asks for panels before they
 //! are needed, `interleave` loads and stores interleaved elements as neighbours, `address` gives pointers registers and bumps them. Of the flat function
 //! `scaled_index` folds products of subscripts into addresses, `stored_bits` leaves out what stores drop, `single_lane` computes in
 //! as few lanes as are used, `choose` joins a comparison with the selection that reads its mask (AVX-512), `memory_operand` gives
@@ -15,6 +15,7 @@ pub mod address;
 mod builder;
 mod choose;
 pub mod columns;
+mod common_values;
 pub mod constant_division;
 pub mod conversion;
 mod dead_stores;
@@ -116,10 +117,8 @@ fn lower_phase(
         selector.tree.scratch_bytes = bytes;
         match selector.phase(stmt) {
             Ok(tree) => {
-                let tree = interleave::interleave(
-                    dead_stores::remove(scalar_replacement::replace_scalars(tree, target)),
-                    target,
-                );
+                let tree = scalar_replacement::replace_scalars(common_values::share(tree), target);
+                let tree = interleave::interleave(dead_stores::remove(tree), target);
                 let function = address::flatten(prefetch::prefetch_panels(tree, target), name, parallel)?;
                 let mut function = Function { wave, ..function };
                 let named = |row: &&TensorInstruction| {
