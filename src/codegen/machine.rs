@@ -206,6 +206,10 @@ machine! {
         "cycles", "From the start of an addition of one element until the next one can use it", "Measured by chains of additions on AVX-512, whose clock is higher than under vector load; others unmeasured";
     integer_latency f64 = 1.0;
         "cycles", "From the start of an addition, a comparison or a bitwise operation of integers until the next one can use it", "Probe of chains on AVX-512; others unmeasured";
+    word_latency f64 = 1.0;
+        "cycles", "From the start of an addition, a comparison or a bitwise operation of one integer until the next one can use it", "Unmeasured";
+    word_product_latency f64 = 3.0;
+        "cycles", "From the start of a product of integers until the next operation can use it", "Unmeasured";
     division_cycles [f64; 2] = [8.0, 16.0], [4.0, 8.0], [2.0, 4.0];
         "cycles", "Quotients of a vector of f32 and of f64, by the divider", "Probe of quotients on AVX-512; others unmeasured";
     inverse_cycles [f64; 2] = [4.3, 5.0];

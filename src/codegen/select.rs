@@ -5,7 +5,7 @@
 //! `common_values` leaves out what stands there twice, `scalar_replacement` keeps what the next iterations load again in registers, `prefetch` asks for panels before they
 //! are needed, `interleave` loads and stores interleaved elements as neighbours, `address` gives pointers registers and bumps them. Of the flat function
 //! `scaled_index` folds products of subscripts into addresses, `stored_bits` leaves out what stores drop, `single_lane` computes in
-//! as few lanes as are used, `choose` joins a comparison with the selection that reads its mask (AVX-512), `memory_operand` gives
+//! as few lanes as are used, `general_registers` keeps integers of one lane in general-purpose registers, `choose` joins a comparison with the selection that reads its mask (AVX-512), `memory_operand` gives
 //! arithmetic operands in memory and `three_operands` fused products a result beside their operands (x86-64), and `list_scheduling` orders the instructions of innermost loops (AArch64).
 //! The nest's meaning (`interpret.rs`) is kept, except that sums over vector lanes are taken in another (fixed) order
 //! and that products in sums are fused; `literal` states what it assumes of the operands of literals.
@@ -22,6 +22,7 @@ mod dead_stores;
 pub mod division;
 pub mod expansion_cost;
 mod floor_division;
+mod general_registers;
 pub mod half_precision;
 mod half_sums;
 pub mod hoist;
@@ -63,7 +64,7 @@ use crate::codegen::instruction::TensorInstruction;
 use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
 use crate::codegen::select::locals::needs_memory;
 use crate::codegen::select::state::{LocalMode, Selector, Stop};
-use crate::codegen::vcode::{Function, Inst};
+use crate::codegen::vcode::{Function, Inst, VType};
 use crate::expr::BufferId;
 use crate::expr::Var;
 use crate::expr::interval::ceil_div;
@@ -131,6 +132,7 @@ fn lower_phase(
                 scaled_index::fold(&mut function);
                 stored_bits::store_low_bits(&mut function);
                 single_lane::narrow(&mut function);
+                general_registers::move_integers(&mut function, target);
                 choose::join(&mut function, target);
                 quotients::divide(&mut function, target);
                 memory_operand::fold(&mut function, target);
@@ -190,9 +192,14 @@ pub fn vectorized(f: &Function) -> bool {
                     return false;
                 }
             }
-            Inst::VStore { ty, .. } => {
+            Inst::StoreInt { .. } | Inst::VStore { ty: VType { lanes: 1, .. }, .. } => {
                 if let Some(l) = open.last_mut() {
-                    if ty.lanes == 1 { l.0 = true } else { l.1 = true }
+                    l.0 = true;
+                }
+            }
+            Inst::VStore { .. } => {
+                if let Some(l) = open.last_mut() {
+                    l.1 = true;
                 }
             }
             Inst::VLoad { ty, .. }

@@ -245,15 +245,24 @@ impl MemoryAccess {
     fn of(inst: &Inst, writer: impl Fn(u32) -> Option<usize>) -> Option<MemoryAccess> {
         let writes = inst.writes_memory();
         let lanes = inst.lanes();
-        if lanes.is_none() && !matches!(inst, Inst::LoadInt { .. }) {
+        let integer = match *inst {
+            Inst::LoadInt { mem, addr, .. } | Inst::StoreInt { mem, addr, .. } => Some((addr, mem)),
+            _ => None,
+        };
+        if lanes.is_none() && integer.is_none() {
             return None;
         }
+        let written = |a: Addr| [writer(a.base.0), a.index.and_then(|(r, _)| writer(r.0))];
         let bytes = lanes.filter(|_| !matches!(inst, Inst::VGatherIndex { .. })).map(|l| {
-            let written = [writer(l.addr.base.0), l.addr.index.and_then(|(r, _)| writer(r.0))];
             let ends =
                 [l.first, l.first + l.count.max(1) - 1].map(|lane| l.stride * lane as i64 + i64::from(l.addr.disp));
-            (Addr { disp: 0, ..l.addr }, written, ends[0].min(ends[1])..ends[0].max(ends[1]) + l.mem.bytes() as i64)
+            (l.addr, ends[0].min(ends[1])..ends[0].max(ends[1]) + l.mem.bytes() as i64)
         });
+        let bytes = bytes.or(integer.map(|(addr, mem)| {
+            let start = i64::from(addr.disp);
+            (addr, start..start + mem.bytes() as i64)
+        }));
+        let bytes = bytes.map(|(addr, range)| (Addr { disp: 0, ..addr }, written(addr), range));
         Some(MemoryAccess { writes, bytes })
     }
 

@@ -46,16 +46,24 @@ struct Latency {
     cycles: f64,
     /// Cycles where nothing but sums of single elements lies between.
     sums: Option<f64>,
+    /// Cycles in general-purpose registers, for integers of which there is one.
+    words: Option<f64>,
 }
 
 impl Latency {
     /// After another operation, which is not a sum.
     fn and(self, cycles: f64) -> Latency {
-        Latency { cycles: self.cycles + cycles, sums: None }
+        self.and_either(cycles, cycles)
+    }
+
+    /// After an operation that takes other cycles in general-purpose registers; it is not a sum of floats.
+    fn and_either(self, cycles: f64, words: f64) -> Latency {
+        Latency { cycles: self.cycles + cycles, sums: None, words: self.words.map(|w| w + words) }
     }
 
     fn total(self) -> f64 {
-        self.sums.unwrap_or(self.cycles)
+        let cycles = self.sums.unwrap_or(self.cycles);
+        self.words.map_or(cycles, |words| words.min(cycles))
     }
 }
 
@@ -71,7 +79,8 @@ impl Chains<'_> {
         let store = &self.block[sink];
         let mut edges = vec![];
         let integers = self.nest.buffer(store.buffer).dtype.is_integer();
-        let start = Latency { cycles: 0.0, sums: store.vector().is_none().then_some(0.0) };
+        let single = store.vector().is_none();
+        let start = Latency { cycles: 0.0, sums: single.then_some(0.0), words: (single && integers).then_some(0.0) };
         let start = match store.reduce {
             // a product that is added is part of the sum
             Some(BinaryOp::Add) if !integers && matches!(store.value, Expr::Binary(BinaryOp::Mul, ..)) => {
@@ -137,7 +146,8 @@ impl Chains<'_> {
 
     /// Calls `f` on each load of `e`, a value of integers or of floats, with the latency from it until the result.
     fn walk(&self, e: &Expr, after: Latency, integers: bool, f: &mut impl FnMut(BufferId, &[Index], f64)) {
-        let (fma, integer) = (self.target.machine.fma_latency as f64, self.target.machine.integer_latency);
+        let machine = &self.target.machine;
+        let (fma, integer, word) = (machine.fma_latency as f64, machine.integer_latency, machine.word_latency);
         let product = |e: &Expr| matches!(e, Expr::Binary(BinaryOp::Mul, ..));
         let sums = matches!(e, Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..)) && !integers;
         let contracts = sums && e.operands().any(product);
@@ -149,10 +159,10 @@ impl Chains<'_> {
             Expr::Const(_) | Expr::Index(_) => return,
             Expr::Binary(..) if contracts => after.and(fma),
             Expr::Binary(op, ..) => self.after(after, *op, integers),
-            Expr::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not, _) => after.and(integer),
+            Expr::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not, _) => after.and_either(integer, word),
             Expr::Unary(op, _) => after.and(2.0 * op.cost().cycles),
-            Expr::Select(..) => after.and(integer + f64::from(!integers)),
-            Expr::Compare(..) if integers => after.and(integer),
+            Expr::Select(..) => after.and_either(integer + f64::from(!integers), word),
+            Expr::Compare(..) if integers => after.and_either(integer, word),
             Expr::Compare(..) | Expr::Cast(..) | Expr::Bitcast(..) => after.and(fma),
         };
         for operand in e.operands() {
@@ -165,7 +175,19 @@ impl Chains<'_> {
     fn after(&self, after: Latency, op: BinaryOp, integers: bool) -> Latency {
         let is_sum = matches!(op, BinaryOp::Add | BinaryOp::Sub) && !integers;
         let sums = after.sums.filter(|_| is_sum).map(|sums| sums + self.target.machine.scalar_add_latency);
-        Latency { cycles: after.cycles + self.latency(op, integers), sums }
+        let words = after.words.map(|words| words + self.word_latency(op));
+        Latency { cycles: after.cycles + self.latency(op, integers), sums, words }
+    }
+
+    /// Cycles of an operation in general-purpose registers; extremes compare and choose.
+    fn word_latency(&self, op: BinaryOp) -> f64 {
+        let machine = &self.target.machine;
+        match op {
+            BinaryOp::Min | BinaryOp::Max => 2.0 * machine.word_latency,
+            BinaryOp::Mul => machine.word_product_latency,
+            BinaryOp::Add | BinaryOp::Sub | BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => machine.word_latency,
+            op => 1.5 * op.cost().cycles,
+        }
     }
 
     fn latency(&self, op: BinaryOp, integers: bool) -> f64 {
