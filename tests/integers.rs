@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tilewright::internal::expr::scalar::{Value, binary, cast, compare, unary};
 use tilewright::internal::expr::{BinaryOp, CompareOp, UnaryOp};
 use tilewright::internal::language;
-use tilewright::{DType, Model, Options, Session, Tensor};
+use tilewright::{DType, Model, Options, Session, Target, Tensor};
 
 const INTEGERS: [DType; 8] =
     [DType::I64, DType::I32, DType::I16, DType::I8, DType::U64, DType::U32, DType::U16, DType::U8];
@@ -31,7 +31,7 @@ fn values(tensor: &Tensor) -> Vec<Value> {
 fn run(text: &str, inputs: &[(&str, &Tensor)]) -> Vec<Vec<Tensor>> {
     let model = Model::from_program(language::parse("integers.tile", text).unwrap(), None, None).unwrap();
     let dims = BTreeMap::from([("N".to_string(), inputs[0].1.shape[0])]);
-    let compiled = host_targets().into_iter().map(|target| {
+    let compiled = host_targets().into_iter().chain(Target::host()).map(|target| {
         let options = Options { target: Some(target), dims: dims.clone(), ..Options::default() };
         let module = model.compile_module(&options).unwrap_or_else(|e| panic!("{text}\n{e}")).0;
         Session::new(Arc::new(module), 1).unwrap().run(inputs).unwrap()
@@ -318,6 +318,32 @@ fn narrow_results_of_wide_operations() {
                         assert_eq!(got, Value::from_i64(to, wanted.into()), "{to}({text}) of {a:?} and {b:?}");
                     }
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn tables_of_bytes_beside_other_integers() {
+    let places = samples(DType::U8, 5);
+    let (x, w) = (tensor(DType::U8, &places), samples(DType::U16, 9));
+    let (words, count) = (tensor(DType::U16, &w), places.len());
+    for dtype in [DType::U8, DType::I8] {
+        let table: Vec<Value> = (0..256).map(|k| Value::from_i64(dtype, k * k + 7 * k - 3)).collect();
+        // in lanes of 8 bits, beside sums in lanes of 16, and beside floats
+        let program = format!(
+            "loop p(N) {{ in u8 X[N] in {dtype} T[256] in u16 W[N] out {dtype} A[N] out u16 B[N] out f32 C[N]
+                for i in 0..N A[i] = T[X[i]]
+                for i in 0..N B[i] = W[i] + u16(T[X[i]])
+                for i in 0..N C[i] = f32(T[X[i]]) }}"
+        );
+        for outputs in run(&program, &[("X", &x), ("T", &tensor(dtype, &table)), ("W", &words)]) {
+            let found = [0, 1, 2].map(|k| values(&outputs[k]));
+            for i in 0..count {
+                let element = table[places[i].as_i64() as usize];
+                let total = binary(BinaryOp::Add, w[i], cast(DType::U16, element)).unwrap();
+                let wanted = [element, total, cast(DType::F32, element)];
+                assert_eq!([found[0][i], found[1][i], found[2][i]], wanted, "{dtype}, element {i}");
             }
         }
     }

@@ -156,6 +156,10 @@ pub trait Vectors {
     fn choose(&mut self, _op: CompareOp, _ty: VType, _d: u8, _operands: [u8; 4]) -> bool {
         false
     }
+    /// `d = table[index]`, of a table in four registers.
+    fn lookup(&mut self, _ty: VType, _d: u8, _index: u8, _table: [u8; 4]) -> bool {
+        false
+    }
     fn convert(&mut self, d: u8, to: VType, s: u8, from: Lane) -> bool;
 }
 
@@ -459,6 +463,9 @@ where
             }
             Inst::VChoose { op, dst, ty, a, b, yes, no } => {
                 return self.choose(op, ty, dst.number(), [a, b, yes, no].map(|r| r.number()));
+            }
+            Inst::VLookup { dst, ty, index, a, b, c, d } => {
+                return self.lookup(ty, dst.number(), index.number(), [a, b, c, d].map(|r| r.number()));
             }
             Inst::VConvert { dst, to, src, from } => return self.convert(dst.number(), to, src.number(), from),
             Inst::VReduce { op, dst, ty, a, first } => {

@@ -10,7 +10,9 @@ pub mod simplify;
 pub mod verify;
 
 use crate::codegen::instruction::InstructionName;
+use crate::codegen::target::Target;
 use crate::expr::Bound;
+use crate::expr::narrow::is_table_of_bytes;
 use crate::expr::{Affine, Var};
 use crate::expr::{BinaryOp, Index};
 use crate::expr::{BufferId, Expr, Literals};
@@ -158,6 +160,13 @@ impl Stmt {
 impl LoopNest {
     pub fn buffer(&self, id: BufferId) -> &Buffer {
         &self.buffers[id.0 as usize]
+    }
+
+    /// Returns true for a table of bytes that the nest does not write, which the target holds in registers.
+    pub fn is_table(&self, id: BufferId, target: &Target) -> bool {
+        let buffer = self.buffer(id);
+        let read = matches!(buffer.kind, BufferKind::Argument { written: false, .. });
+        target.looks_up_bytes() && read && is_table_of_bytes(buffer.dtype, &buffer.shape)
     }
 
     pub fn new_var(&mut self, name: impl Into<String>) -> Var {

@@ -114,6 +114,11 @@ impl Target {
         self.vector_bytes / bytes
     }
 
+    /// Returns true for a target that looks up bytes in a table of 256 of them in registers.
+    pub fn looks_up_bytes(&self) -> bool {
+        self.isa == Isa::Avx512 && self.features.contains(Features::AVX512VBMI)
+    }
+
     /// Instructions that move a vector of `lanes` elements of `bytes` bytes each, neighbours `distance` elements apart, by whole
     /// vectors and permutations; `None` where each lane is moved on its own.
     pub fn close_moves(&self, distance: i64, bytes: usize, lanes: usize, store: bool) -> Option<i64> {
@@ -307,7 +312,7 @@ impl Target {
     pub fn host() -> Option<Target> {
         let target = Target::all().into_iter().find(Target::runs_on_host)?;
         let more: &[&str] = match target.isa {
-            Isa::Avx512 => &["avx512bf16", "avx512fp16"],
+            Isa::Avx512 => &["avx512bf16", "avx512fp16", "avx512vbmi"],
             Isa::Avx2 => &["avxvnni"],
             Isa::Neon => &["dotprod", "i8mm", "bf16", "fp16"],
         };

@@ -19,6 +19,8 @@ pub struct Names<'a> {
     pub dtype: &'a dyn Fn(BufferId) -> DType,
     /// The values of an affine form.
     pub bounds: &'a dyn Fn(&Affine) -> Interval,
+    /// Returns true for a buffer of 256 integers of 8 bits that the target holds in registers: a subscript in u8 is a lane of 8 bits.
+    pub is_table: &'a dyn Fn(BufferId) -> bool,
 }
 
 /// Bytes of the lanes in which an integer or a bool is computed where all beside it is as narrow; `None` for other types.
@@ -28,6 +30,11 @@ pub fn narrow_bytes(dtype: DType) -> Option<usize> {
         DType::I16 | DType::U16 => Some(2),
         _ => None,
     }
+}
+
+/// Returns true for a type and extents of 256 integers of 8 bits.
+pub fn is_table_of_bytes(dtype: DType, extents: &[i64]) -> bool {
+    matches!(dtype, DType::I8 | DType::U8) && extents == [256]
 }
 
 /// The values of an integer type that an i64 holds.
@@ -136,9 +143,10 @@ impl Names<'_> {
     pub fn lane_bytes(&self, e: &Expr) -> Option<usize> {
         let type_bytes = narrow_bytes(self.dtype(e))?;
         let here = match e {
-            Expr::Load(Access { index, guard, .. }) => {
+            Expr::Load(Access { buffer, index, guard, .. }) => {
                 let plain = index.iter().all(|i| matches!(i, Index::Affine(_)));
-                return (plain && guard.iter().all(|g| (self.bounds)(g).0 >= 0)).then_some(type_bytes);
+                let reads = plain || self.looked_up(*buffer, index).is_some();
+                return (reads && guard.iter().all(|g| (self.bounds)(g).0 >= 0)).then_some(type_bytes);
             }
             Expr::Binary(BinaryOp::Pow, ..) | Expr::Bitcast(..) | Expr::Index(_) => return None,
             Expr::Binary(op @ (BinaryOp::Div | BinaryOp::Mod), _, b) => {
@@ -151,10 +159,24 @@ impl Names<'_> {
         e.operands().try_fold(here, |most, e| Some(most.max(self.lane_bytes(e)?)))
     }
 
-    /// The expression in operations of at most `width` bytes, 1 or 2.
+    /// The subscript of a read of a table, computed in lanes of 8 bits.
+    fn looked_up<'e>(&self, buffer: BufferId, index: &'e [Index]) -> Option<&'e Expr> {
+        let [Index::Value(place)] = index else { return None };
+        let fits = (self.is_table)(buffer) && self.dtype(place) == DType::U8 && self.lane_bytes(place) == Some(1);
+        fits.then_some(&**place)
+    }
+
+    /// Returns true for an expression that looks something up in a table.
+    pub fn looks_up(&self, e: &Expr) -> bool {
+        e.any(&mut |e| matches!(e, Expr::Load(a) if self.looked_up(a.buffer, &a.index).is_some()))
+    }
+
+    /// The expression in operations of at most `width` bytes, 1 or 2; in lanes of 16 bits nothing is looked up.
     pub fn narrowed(&self, e: &Expr, width: usize) -> Option<Expr> {
         let narrow = Narrow { names: *self, width };
-        narrow.fit(e).filter(|e| self.lane_bytes(e).is_some_and(|bytes| bytes <= width))
+        let fits =
+            |e: &Expr| self.lane_bytes(e).is_some_and(|bytes| bytes <= width) && (width == 1 || !self.looks_up(e));
+        narrow.fit(e).filter(fits)
     }
 
     /// The fewest bytes in which a value for elements of `target` can be computed; `None` for more than 2.

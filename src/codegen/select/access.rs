@@ -3,7 +3,7 @@
 use crate::codegen::select::grown;
 use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{Address, Branch};
-use crate::codegen::select::state::{LANE, LocalMode, Selected, Selector, lane_range};
+use crate::codegen::select::state::{LANE, LocalMode, MOST_READS, Selected, Selector, lane_range};
 use crate::codegen::select::statements::Span;
 use crate::codegen::select::tree::{MAX_DISPLACEMENT, Node, Pointer, Root};
 use crate::codegen::select::value::dtype_range;
@@ -41,7 +41,7 @@ impl Selector<'_> {
     }
 
     /// The address operand for byte `bytes + constant` of a buffer, and what it touches when `size` bytes are meant.
-    fn operand(&mut self, buffer: BufferId, bytes: &Affine, size: i64) -> (Addr, Span) {
+    pub fn operand(&mut self, buffer: BufferId, bytes: &Affine, size: i64) -> (Addr, Span) {
         let (root, offset) = match (self.nest.buffer(buffer).kind, self.locals[buffer.0 as usize]) {
             (crate::codegen::loopnest::BufferKind::Argument { slot, .. }, _) => (Root::Argument(slot), 0),
             (_, LocalMode::Memory { offset }) => (Root::Scratch, offset),
@@ -72,7 +72,7 @@ impl Selector<'_> {
     }
 
     /// The lanes that elements are loaded into.
-    fn memory_lane(&self, dtype: DType) -> Result<Lane> {
+    pub fn memory_lane(&self, dtype: DType) -> Result<Lane> {
         if dtype.is_half() { Ok(Lane::I32) } else { self.lane(dtype) }
     }
 
@@ -254,7 +254,7 @@ impl Selector<'_> {
         let small = self.nest.buffer(a.buffer).span() * size < i32::MAX as i64;
         let index_lane = if small { Lane::I32 } else { Lane::I64 };
         if self.chunk.widest < 4 {
-            return self.internal("a gather beside narrow lanes");
+            return self.lookup(a, mask.is_some());
         }
         let ty = self.ty(index_lane, false);
         let uniform = a.linear.clone().plus(LANE, -a.linear.coefficient(LANE));
@@ -320,7 +320,7 @@ impl Selector<'_> {
     /// `value` in every lane; known afterwards under the address-free key of its integer.
     fn splat(&mut self, value: &Affine, ty: VType) -> Vreg {
         let name = self.value_name(value);
-        let key = (Inst::VSplat { dst: Vreg(u32::MAX), ty, src: name }, [0; 3]);
+        let key = (Inst::VSplat { dst: Vreg(u32::MAX), ty, src: name }, [0; MOST_READS]);
         if let Some(reg) = self.known(&key) {
             return reg;
         }
@@ -570,7 +570,7 @@ const UNKNOWN: (i64, i64) = (-(1 << 40), 1 << 40);
 
 /// Memory types of instructions: a bool and an element of a storage type are bytes, unsigned integers of 32 and 64 bits the
 /// bits of their width.
-fn memory_type(dtype: DType) -> DType {
+pub fn memory_type(dtype: DType) -> DType {
     match dtype {
         DType::Bool => DType::U8,
         DType::U32 => DType::I32,

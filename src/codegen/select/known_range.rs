@@ -12,7 +12,7 @@ impl Selector<'_> {
     /// The interval of an integer expression, where it is known without reading memory.
     pub fn range(&self, e: &Expr) -> Option<(i64, i64)> {
         let bounds = |a: &Affine| self.facts.bounds(&self.resolve(a));
-        Names { dtype: &|b| self.nest.buffer(b).dtype, bounds: &bounds }.range(e)
+        Names { dtype: &|b| self.nest.buffer(b).dtype, bounds: &bounds, is_table: &|_| false }.range(e)
     }
 
     /// Returns true if `e` is an integer whose values the integer type `to` holds.

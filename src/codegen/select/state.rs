@@ -153,9 +153,12 @@ pub struct Reduction {
     pub next: usize,
 }
 
+/// Most vector registers that an instruction reads.
+pub const MOST_READS: usize = 5;
+
 /// The key of a computation in value numbering: the instruction without its destination, and the versions of its
 /// operands.
-pub type Key = (Inst, [u32; 3]);
+pub type Key = (Inst, [u32; MOST_READS]);
 
 /// Memory that a value was read from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -68,7 +68,7 @@ fn some_parts(ty: VType) -> Vec<Option<LaneRange>> {
 }
 
 /// `body` between loads of `inputs` and a store of the register it returns.
-fn compute(
+pub fn compute(
     name: String,
     inputs: &[VType],
     tame: bool,

@@ -5,7 +5,7 @@
 //! a step writes only its results and temporaries, and reads nothing but its operands and what it has written itself.
 
 use super::program::{Builder, Case, at};
-use super::{approximations, cases, floor_divisions, masked, quotients, random, registers};
+use super::{approximations, cases, floor_divisions, masked, quotients, random, registers, tables};
 use crate::codegen::disassemble::disassemble;
 use crate::codegen::regalloc::allocation::{Allocation, Place, Step};
 use crate::codegen::regalloc::checker;
@@ -151,6 +151,7 @@ fn functions(target: &Target) -> Vec<Case> {
         all.extend(quotients::cases());
         all.extend(floor_divisions::all());
         all.extend(approximations::cases());
+        all.extend(tables::lookups());
     }
     if target.isa != Isa::Neon {
         all.extend(masked::loads(target.vector_bytes));

@@ -15,4 +15,5 @@ mod quotients;
 mod random;
 mod registers;
 mod scheduling;
+mod tables;
 mod text;

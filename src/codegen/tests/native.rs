@@ -1,7 +1,7 @@
 //! Runs cases on this processor, with their buffers beside pages that may not be touched.
 
 use super::program::{Buffer, Builder, at};
-use super::{cases, floor_divisions, masked, program::Case, quotients, random, registers};
+use super::{cases, floor_divisions, masked, program::Case, quotients, random, registers, tables};
 use crate::codegen::regalloc::checker;
 use crate::codegen::vcode::{Inst, Lane, VBinary, VType};
 use crate::codegen::{Target, assemble, regalloc};
@@ -111,6 +111,11 @@ fn every_instruction_on_avx512() {
 #[test]
 fn roundings_to_bf16() {
     run(&Target::avx512().with_feature("avx512bf16").unwrap(), &cases::bf16());
+}
+
+#[test]
+fn lookups_in_tables() {
+    run(&Target::avx512().with_feature("avx512vbmi").unwrap(), &tables::lookups());
 }
 
 #[test]

@@ -240,7 +240,9 @@ impl Machine<'_> {
                 self.function.row(row)?.evaluate(&mut total, &[&a, &b])?;
                 self.vectors[acc.index()] = total;
             }
-            Inst::VCompare { .. } | Inst::VSelect { .. } | Inst::VChoose { .. } => self.choice_step(inst),
+            Inst::VCompare { .. } | Inst::VSelect { .. } | Inst::VChoose { .. } | Inst::VLookup { .. } => {
+                self.choice_step(inst)
+            }
             Inst::VConvert { dst, to, src, from } => {
                 let src = self.vectors[src.index()];
                 self.write(dst, to, |i| convert(lane(&src, from, i), from, to.lane));
@@ -347,7 +349,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Comparisons and selections.
+    /// Comparisons, selections and lookups.
     fn choice_step(&mut self, inst: &Inst) {
         match *inst {
             Inst::VCompare { op, dst, ty, a, b } => {
@@ -369,6 +371,14 @@ impl Machine<'_> {
                 self.write(dst, ty, |i| match compare_lane(op, ty.lane, lane(&a, ty.lane, i), lane(&b, ty.lane, i)) {
                     true => lane(&yes, ty.lane, i),
                     false => lane(&no, ty.lane, i),
+                });
+            }
+            Inst::VLookup { dst, ty, index, a, b, c, d } => {
+                let table = [a, b, c, d].map(|r| self.vectors[r.index()]);
+                let (index, lanes) = (self.vectors[index.index()], ty.lanes as usize);
+                self.write(dst, ty, |i| {
+                    let place = (lane(&index, ty.lane, i) & 0xff) as usize;
+                    lane(&table[(place / lanes).min(3)], ty.lane, place % lanes)
                 });
             }
             _ => {}

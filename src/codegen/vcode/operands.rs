@@ -204,6 +204,10 @@ macro_rules! insts {
             VChoose Vector "{} = choose {} {} {}, {}, {}, {}" {
                 dst: Vreg (Def), op: CompareOp, ty: VType, a: Vreg (Use), b: Vreg (Use), yes: Vreg (Use), no: Vreg (Use)
             }
+            /// Byte `index` of a table of 256 bytes in the registers `a` to `d`, by lane. Lanes of 8 bits, whole registers; AVX-512 with VBMI.
+            VLookup Vector "{} = lookup {} {}, {}, {}, {}, {}" {
+                dst: Vreg (Def), ty: VType, index: Vreg (Use), a: Vreg (Use), b: Vreg (Use), c: Vreg (Use), d: Vreg (Use)
+            }
             /// Between lane types with the same number of lanes. Float to integer truncates (saturation unspecified).
             VConvert Vector "{} = convert {} from {} {}" { dst: Vreg (Def), to: VType, from: Lane, src: Vreg (Use) }
             /// All lanes of `a` combined, in every lane of `dst`: a fixed tree (halves first), so that the result is

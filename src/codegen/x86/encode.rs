@@ -177,7 +177,7 @@ mod tests {
             BROADCAST_Q, SPLAT_B, SPLAT_W, SPLAT_D, SPLAT_Q, SHUFFLE_D, PERMUTE_Q, SQRT_PS, SQRT_PD, INVERSE_PS, INVERSE_PD, INVERSE_ROOT_PS, CLASS_PS, CLASS_PD, ROUND_PS, ROUND_PD, ABS_B, ABS_W, ABS_D, ABS_Q,
             MASK_TO_B, MASK_TO_W, MASK_TO_D, MASK_TO_Q, EXTEND_BW, EXTEND_WD, ZERO_EXTEND_BW, EXTEND_BD, EXTEND_BQ, EXTEND_DQ, ZERO_EXTEND_BD, ZERO_EXTEND_WD, ZERO_EXTEND_BQ, I32_TO_F32, I32_TO_F64,
             I64_TO_F32, I64_TO_F64, F32_TO_F64, F64_TO_F32, F32_TO_I32, F64_TO_I32, F32_TO_I64, F64_TO_I64, F16_TO_F32, F32_TO_BF16,
-            SCALAR_F32_TO_I64, SCALAR_F64_TO_I64, MASK_LOAD, D_TO_MASK, Q_TO_MASK,
+            SCALAR_F32_TO_I64, SCALAR_F64_TO_I64, MASK_LOAD, B_TO_MASK, D_TO_MASK, Q_TO_MASK,
         ];
         let store = [
             STORE_PS, STORE_PD, STORE_B, STORE_W, STORE_SS, STORE_SD, STORE_D, EXTRACT_128, EXTRACT_256, EXTRACT_B, EXTRACT_W, EXTRACT_D, EXTRACT_Q, NARROW_WB, NARROW_DB,
@@ -202,8 +202,8 @@ mod tests {
             LOAD_SS | LOAD_SD | STORE_SS | STORE_SD | MASK_LOAD_PS | MASK_LOAD_PD | MASK_STORE_PS | MASK_STORE_PD => {
                 (false, true)
             }
-            MASK_TO_B | MASK_TO_W | MASK_TO_D | MASK_TO_Q | D_TO_MASK | Q_TO_MASK | SPLAT_B | SPLAT_W | SPLAT_D
-            | SPLAT_Q => (true, false),
+            MASK_TO_B | MASK_TO_W | MASK_TO_D | MASK_TO_Q | B_TO_MASK | D_TO_MASK | Q_TO_MASK | SPLAT_B | SPLAT_W
+            | SPLAT_D | SPLAT_Q => (true, false),
             _ => match shape(op) {
                 Shape::Gather | Shape::Scatter => (false, true),
                 Shape::Shift(_) => (true, evex),
@@ -256,7 +256,7 @@ mod tests {
             {
                 [reg % 8, second, third]
             }
-            D_TO_MASK | Q_TO_MASK | CLASS_PS | CLASS_PD => [reg % 8, second, third],
+            B_TO_MASK | D_TO_MASK | Q_TO_MASK | CLASS_PS | CLASS_PD => [reg % 8, second, third],
             MASK_LOAD => [reg % 8, second, third % 8],
             _ => [reg, second, third],
         }

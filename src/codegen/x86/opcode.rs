@@ -122,6 +122,7 @@ ops! {
     PERMUTE_TWO_PD    "vpermt2pd"      Evex M38 P66 0x7f 0 1 FULL
     PERMUTE_BY_PS     "vpermi2ps"      Evex M38 P66 0x77 0 0 FULL
     PERMUTE_BY_PD     "vpermi2pd"      Evex M38 P66 0x77 0 1 FULL
+    PERMUTE_BY_B      "vpermi2b"       Evex M38 P66 0x75 0 0 FULL
     PERMUTE_128       "vperm2f128"     Vex  M3A P66 0x06 0 0 FULL
     SHUFFLE_PS        "vshufps"        Both M0F NP  0xc6 0 0 FULL
     PERMUTE_Q         "vpermq"         Both M3A P66 0x00 1 1 FULL
@@ -281,6 +282,7 @@ ops! {
     SCALAR_F32_TO_I64 "vcvttss2si"     Both M0F PF3 0x2c 1 1 4
     SCALAR_F64_TO_I64 "vcvttsd2si"     Both M0F PF2 0x2c 1 1 8
     // mask registers
+    B_TO_MASK         "vpmovb2m"       Evex M38 PF3 0x29 0 0 FULL
     D_TO_MASK         "vpmovd2m"       Evex M38 PF3 0x39 0 0 FULL
     Q_TO_MASK         "vpmovq2m"       Evex M38 PF3 0x39 0 1 FULL
     MASK_LOAD         "kmovq"          Vex  M0F NP  0x90 1 1 8

@@ -25,6 +25,7 @@ pub(super) fn needs(inst: &Inst, evex: bool) -> Needs {
     let vector = match inst {
         Inst::VUnary { op: VUnary::Root | VUnary::RootApproximate | VUnary::InverseRootApproximate, .. } => 3,
         Inst::VUnary { op: VUnary::Inverse | VUnary::InverseApproximate, .. } | Inst::VQuotient { .. } => 2,
+        Inst::VLookup { .. } => 2,
         Inst::VUnary { op: VUnary::Neg, ty, .. } if !ty.lane.is_float() => 1,
         Inst::VUnary { op: VUnary::Abs, ty, .. } if ty.lane == Lane::I64 && !evex => 1,
         Inst::VBinary { op, ty, .. } => binary_needs(*op, ty.lane, evex),
@@ -411,6 +412,23 @@ impl Vectors for Emitter<'_> {
             _ => opcode::BLEND_MASK_PD,
         };
         self.vector(Encoding { mask: 1, ..self.plain(blend, w, d, no, Rm::Register(yes)) });
+        true
+    }
+
+    fn lookup(&mut self, ty: VType, d: u8, index: u8, table: [u8; 4]) -> bool {
+        let w = width(ty);
+        if !self.arch.evex || w != Width::Z || ty.lane.bytes() != 1 {
+            return false;
+        }
+        // each half of the table by the lower seven bits, then one of both by the highest
+        let halves = [self.temporaries.vector[0], self.temporaries.vector[1]];
+        for (half, of_table) in halves.into_iter().zip(table.chunks_exact(2)) {
+            self.copy_width(w, half, index);
+            self.op3(opcode::PERMUTE_BY_B, w, half, of_table[0], of_table[1]);
+        }
+        self.op2(opcode::B_TO_MASK, w, 1, index);
+        let [low, high] = halves;
+        self.vector(Encoding { mask: 1, ..self.plain(opcode::BLEND_MASK_B, w, d, low, Rm::Register(high)) });
         true
     }
 

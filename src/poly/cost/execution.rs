@@ -231,7 +231,11 @@ impl<'a> Pricer<'a> {
 
     /// Lanes of a vector loop: those of the narrow integers that do for all statements, else of the widest elements at work.
     fn lanes(&self, body: &[Stmt]) -> f64 {
-        let names = Names { dtype: &|b| self.nest.buffer(b).dtype, bounds: &|_| (i64::MIN, i64::MAX) };
+        let names = Names {
+            dtype: &|b| self.nest.buffer(b).dtype,
+            bounds: &|_| (i64::MIN, i64::MAX),
+            is_table: &|b| self.nest.is_table(b, self.target),
+        };
         let mut bytes = 1;
         body.iter().for_each(|s| {
             s.visit(&mut |s| {

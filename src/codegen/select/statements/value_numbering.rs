@@ -5,7 +5,7 @@
 use crate::codegen::loopnest::BufferKind;
 use crate::codegen::select::state::Branch;
 use crate::codegen::select::state::Val;
-use crate::codegen::select::state::{Key, Known, Span};
+use crate::codegen::select::state::{Key, Known, MOST_READS, Span};
 use crate::codegen::select::state::{LANE, Selector};
 use crate::codegen::select::tree::Node;
 use crate::codegen::vcode::operands::Class;
@@ -24,7 +24,7 @@ pub struct Block {
 impl Selector<'_> {
     /// Returns the key that identifies the value of `inst`.
     pub fn key(&self, inst: Inst) -> Key {
-        let (mut versions, mut n) = ([0; 3], 0);
+        let (mut versions, mut n) = ([0; MOST_READS], 0);
         inst.registers(|class, access, register| {
             if class == Class::Vector && access.reads() {
                 versions[n] = self.versions.get(&Vreg(register)).copied().unwrap_or(0);
