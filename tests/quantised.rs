@@ -84,7 +84,7 @@ fn compiled(op: &Op, operands: &[Tensor], constant: bool, what: &str) -> Vec<(St
         let got = compiled.run(&given).unwrap().remove(0);
         (name, got)
     };
-    host_targets().into_iter().map(on).collect()
+    host_targets().into_iter().chain(tilewright::Target::host()).map(on).collect()
 }
 
 #[test]
@@ -117,6 +117,20 @@ fn products_of_bytes() {
         let op = Op::MatMul { transpose_a, transpose_b };
         for (target, got) in compiled(&op, &operands, random.below(2) == 0, &what) {
             assert_eq!((got.dtype, got.to_vec::<i32>()), (DType::I32, wanted.clone()), "{what} on {target}");
+        }
+    }
+}
+
+#[test]
+fn bytes_of_a_table() {
+    let random = &mut Random(3);
+    for count in [1, 31, 64, 65, 200, 5000] {
+        for dtype in BYTES {
+            let operands = [random.bytes(dtype, &[256]), random.bytes(DType::U8, &[count])];
+            let wanted: Vec<u8> = operands[1].data.iter().map(|&place| operands[0].data[place as usize]).collect();
+            for (target, got) in compiled(&Op::Table, &operands, false, "a table") {
+                assert_eq!((got.dtype, &got.data[..]), (dtype, &wanted[..]), "{count} of {dtype} on {target}");
+            }
         }
     }
 }

@@ -100,6 +100,7 @@ pub fn scalar(op: &Op, dtype: DType, operands: Vec<Expr>) -> Option<Expr> {
         | Op::GatherElements { .. }
         | Op::GatherNd { .. }
         | Op::Lookup
+        | Op::Table
         | Op::ScatterElements { .. }
         | Op::ScatterNd { .. }
         | Op::Reduce { .. }

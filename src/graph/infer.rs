@@ -11,6 +11,7 @@ mod scatter;
 mod tiles;
 
 use crate::expr::interval::ceil_div;
+use crate::expr::narrow::is_table_of_bytes;
 use crate::expr::{BinaryOp, UnaryOp};
 use crate::graph::infer::check::{Checked, defined, ensure, index_type, same_types, shaped};
 use crate::graph::op::{Layout, Op, PoolKind, ReduceOp, Window};
@@ -117,6 +118,7 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
         Op::Gather { axis } => gather(x, inputs[1], *axis),
         Op::GatherElements { axis } => gather_elements(x, inputs[1], *axis),
         Op::Lookup => gather(x, inputs[1], 0),
+        Op::Table => table(x, inputs[1]),
         Op::GatherNd { batch_dims } => gather_nd(x, inputs[1], *batch_dims),
         Op::ScatterElements { axis, reduction } => scatter::elements(inputs, *axis, *reduction),
         Op::ScatterNd { reduction } => scatter::slices(inputs, *reduction),
@@ -256,6 +258,12 @@ fn gather(x: &TensorType, indices: &TensorType, axis: usize) -> Checked<TensorTy
     index_type(indices)?;
     ensure(axis < rank, || "no such axis".into())?;
     shaped(x, [&shape[..axis], &indices.shape[..], &shape[axis + 1..]].concat())
+}
+
+fn table(x: &TensorType, places: &TensorType) -> Checked<TensorType> {
+    ensure(is_table_of_bytes(x.dtype, &x.shape), || "a table has 256 integers of 8 bits".into())?;
+    ensure(places.dtype == DType::U8, || "the places in a table are u8".into())?;
+    shaped(x, places.shape.clone())
 }
 
 fn gather_elements(x: &TensorType, indices: &TensorType, axis: usize) -> Checked<TensorType> {

@@ -195,6 +195,8 @@ ops! {
         [axis: Key("axis")], ["gather_elements[axis=1](f32[2,5], i64[2,3])"];
     /// Rows of the data. A negative index lies outside of them, while the other gathers count it from the end.
     Lookup = "lookup", 2..=2, Injective, NotElementwise, [], ["lookup(f32[5,3], i64[2,2])"];
+    /// Bytes of a table of 256, whose subscripts are numbers in u8. It stands in a kernel of its own, whose lanes have 8 bits.
+    Table = "table", 2..=2, Injective, NotElementwise, [], ["table(u8[256], u8[3,70])", "table(i8[256], u8[5])"];
     GatherNd { batch_dims: usize } = "gather_nd", 2..=2, Injective, NotElementwise,
         [batch_dims: Key("batch_dims")], ["gather_nd[batch_dims=1](f32[2,5,4,3], i64[2,3,2])"];
 

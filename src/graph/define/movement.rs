@@ -48,6 +48,10 @@ pub(super) fn define(b: &mut Build, op: &Op) {
             let after = (rank..output.len()).map(|d| Index::Affine(space.var(d)));
             gather(b, [Index::Value(Box::new(chosen))].into_iter().chain(after).collect())
         }
+        Op::Table => {
+            let place = Expr::load(b.input(1), space.subscripts());
+            gather(b, vec![Index::Value(Box::new(place))])
+        }
         Op::GatherElements { axis } => {
             let mut index: Vec<Index> = (0..output.len()).map(|d| Index::Affine(space.var(d))).collect();
             index[*axis] = subscript(b, space.subscripts(), shape[*axis]);

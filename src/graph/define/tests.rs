@@ -48,6 +48,7 @@ pub(crate) fn cases() -> Vec<(Op, Vec<TensorType>)> {
         (Op::Gather { axis: 0 }, vec![f(&[5, 3]), t(DType::I32, &[])]),
         (Op::GatherElements { axis: 1 }, vec![f(&[2, 5]), t(DType::I64, &[2, 3])]),
         (Op::Lookup, vec![f(&[5, 3]), t(DType::I32, &[2, 2])]),
+        (Op::Table, vec![t(DType::I8, &[256]), t(DType::U8, &[2, 3])]),
         (Op::GatherNd { batch_dims: 1 }, vec![f(&[2, 5, 4, 3]), t(DType::I64, &[2, 3, 2])]),
         (Op::LayerNorm { axis: 1, epsilon: crate::graph::op::F32::new(1e-5) }, vec![f(&[3, 8]), f(&[8]), f(&[8])]),
         (Op::LayerNorm { axis: 1, epsilon: crate::graph::op::F32::new(1e-5) }, vec![f(&[3, 2, 4]), f(&[2, 4])]),

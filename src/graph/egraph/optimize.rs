@@ -157,10 +157,9 @@ pub fn optimize(
     loaded.network.least_halved = Some(strassen::LEAST_WORK);
     loaded.network.constants_cached = resident.place(0, 0) != Constants::Memory;
     let of_target = cost::byte_products(target);
-    loaded.network.byte_products = match options.byte_products {
-        None => of_target,
-        Some(used) => used.then(|| of_target.unwrap_or(DType::U8)),
-    };
+    let chosen = |used: bool| used.then(|| of_target.unwrap_or(DType::U8));
+    loaded.network.byte_products = options.byte_products.map_or(of_target, chosen);
+    loaded.network.byte_tables = target.looks_up_bytes();
     loaded.network.word_products = options.byte_products != Some(false) && cost::word_products(target);
     loaded.network.tile_products = cost::tile_products(target);
     let cleaning = saturate(&mut loaded.network, &used(rules::clean()), budget);

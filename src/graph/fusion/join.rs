@@ -48,7 +48,8 @@ pub fn joins(producer: &Op, value: &TensorType, reader: &Op, position: usize, re
     // Written in parts or in blocks, or no kernel at all: a reader cannot substitute them.
     let parts = matches!(producer, Op::Concat { .. } | Op::Upsample { .. } | Op::Unblock { .. } | Op::Reshape { .. });
     let scatters = matches!(producer, Op::ScatterElements { .. } | Op::ScatterNd { .. });
-    if parts || scatters || producer.kind() == FusionKind::Opaque {
+    let apart = matches!(producer, Op::Table) || matches!(reader, Op::Table);
+    if parts || scatters || apart || producer.kind() == FusionKind::Opaque {
         return list;
     }
     match reader {

@@ -11,12 +11,15 @@
 //!
 //! Weights of 8 bits alone stay so in products of few rows of f32, which widen them in registers.
 //!
+//! What follows elementwise from one number in u8 is an element of a table, where the target holds tables in registers.
+//!
 //! Where the target multiplies i16 alone, or the weights are not bytes, the integers less their zero points are products of i16: they need
 //! neither a bias nor padding, and a zero point may be computed.
 
 mod expanded;
 mod numbers;
 mod requantise;
+mod tables;
 mod words;
 
 use crate::expr::{BinaryOp, UnaryOp};
@@ -29,9 +32,10 @@ use crate::graph::rules::pattern::{Match, Rule, build};
 use crate::runtime::{DType, Tensor};
 use egg::Id;
 use expanded::expanded;
-use numbers::{Number, Weights, Zero, is_byte, is_byte_product, of_type, quantised, shifted, weights};
+use numbers::{MOST_TERMS, Number, Weights, Zero, is_byte, is_byte_product, of_type, quantised, shifted, weights};
 use requantise::{clip_at_zero, clip_at_zero_point, moved, requantised, requantised_beside};
 use std::sync::Arc;
+use tables::table;
 use words::{scaled_words, small_words};
 
 #[rustfmt::skip]
@@ -54,6 +58,7 @@ pub fn rules() -> Vec<Rule> {
         build  (Beside,  "requantise-beside",       "(div ?x $c)",                       requantised_beside),
         build  (Instead, "clip-quantised",          "(max (round (max ?x 0)) 0)",        clip_at_zero),
         build  (Instead, "clip-quantised-zero",     "(max (add (round (max ?x 0)) $z) $l)", clip_at_zero_point),
+        build  (Beside,  "byte-table",              "(cast@c ?x)",                       table),
         build  (Instead, "quantised-copy",          "(cast@q ?x)",                       moved),
     ]
 }
@@ -67,9 +72,6 @@ const FEW_WORDS: i64 = 8;
 const EXACT_TERMS: i64 = (1 << 24) / (255 * 255);
 /// Most parts that a product is made in.
 const MOST_PARTS: i64 = 64;
-
-/// Most terms of a sum of products of bytes: more may leave i32.
-const MOST_TERMS: i64 = (i32::MAX / (255 * 255)) as i64;
 
 /// Returns true where a product of integers of so many neighbours takes no longer than that of f32.
 fn fills_groups(neighbours: i64, first: DType) -> bool {

@@ -38,6 +38,9 @@ pub struct Weights {
     pub scale: Option<Id>,
 }
 
+/// Most terms of a sum of products of bytes: more may leave i32.
+pub const MOST_TERMS: i64 = (i32::MAX / (255 * 255)) as i64;
+
 /// Most steps from a class to the integers that it is made of.
 const DEPTH: usize = 4;
 
