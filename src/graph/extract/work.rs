@@ -3,10 +3,11 @@
 //! In: an e-graph and its roots, or the chosen candidates. Out: the multiply-adds of convolutions and matrix products that
 //! the roots need and that do not depend on constants only, each counted once.
 
-use crate::graph::cost::multiply_adds;
+use crate::graph::cost::{group, multiply_adds};
 use crate::graph::egraph::network::{Head, Network, Term};
 use crate::graph::extract::problem::Problem;
 use crate::graph::op::Op;
+use crate::runtime::DType;
 use egg::Id;
 use std::collections::BTreeSet;
 
@@ -40,12 +41,13 @@ pub fn of(problem: &Problem, chosen: &[Option<usize>]) -> u64 {
     sum
 }
 
-/// The multiply-adds of one e-node.
+/// The multiply-adds of one e-node. Those of bytes, of which a lane sums a group, count as one for each group.
 pub fn of_term(network: &Network, class: Id, term: &Term) -> u64 {
     let Head::Op(op) = &term.head else { return 0 };
     let Some(result) = network.facts(class).types.first() else { return 0 };
     let operands: Vec<_> = term.children.iter().map(|&c| network.ty(c)).collect();
-    let operations = multiply_adds(op, &operands, result);
+    let bytes = operands.len() > 1 && operands[..2].iter().all(|t| matches!(t.dtype, DType::I8 | DType::U8));
+    let operations = multiply_adds(op, &operands, result) / if bytes { group(DType::U8) as u64 } else { 1 };
     match term.children.get(1).and_then(|&w| padded(network, w)) {
         Some((filled, elements)) if operations > 0 => operations / elements.max(1) * filled,
         _ => operations,

@@ -9,13 +9,14 @@
 //! The columns of channels-last images of few channels are joined with them, `(s, c)` is one tap of a wider row, so that the
 //! terms of a row of the filter are neighbours.
 //!
-//! Weights of 8 bits alone stay so in products of few rows of f32, which widen them in registers.
+//! Weights of 8 bits alone stay so in products of few rows of f32, which widen them in registers, or are sums of products of bytes.
 //!
 //! What follows elementwise from one number in u8 is an element of a table, where the target holds tables in registers.
 //!
 //! Where the target multiplies i16 alone, or the weights are not bytes, the integers less their zero points are products of i16: they need
 //! neither a bias nor padding, and a zero point may be computed.
 
+mod digits;
 mod expanded;
 mod numbers;
 mod requantise;
@@ -30,6 +31,7 @@ use crate::graph::rules::algorithm;
 use crate::graph::rules::pattern::Keep::{Beside, Instead};
 use crate::graph::rules::pattern::{Match, Rule, build};
 use crate::runtime::{DType, Tensor};
+use digits::in_digits;
 use egg::Id;
 use expanded::expanded;
 use numbers::{MOST_TERMS, Number, Weights, Zero, is_byte, is_byte_product, of_type, quantised, shifted, weights};
@@ -51,6 +53,7 @@ pub fn rules() -> Vec<Rule> {
         build  (Instead, "matmul-words",            "(matmul@m ...)",                    matmul_of_words),
         build  (Beside,  "matmul-few-words",        "(matmul@m ...)",                    matmul_of_few_words),
         build  (Beside,  "matmul-expanded-bytes",   "(matmul@m ...)",                    expanded),
+        build  (Beside,  "matmul-byte-digits",      "(matmul@m ...)",                    in_digits),
         build  (Instead, "matmul-parts",            "(matmul@m ...)",                    matmul_in_parts),
         build  (Instead, "whole-sums",              "(cast@i (cast@f ?x))",              whole_sums),
         build  (Beside,  "shifted-bytes",           "(cast@c ?x)",                       shifted_bytes),

@@ -17,31 +17,39 @@ const MOST_ROWS: i64 = 16;
 
 /// A product of few rows with constant numbers of 8 bits times scales.
 pub fn expanded(network: &mut Network, m: &Match) -> Option<Id> {
-    let (Op::MatMul { transpose_a: false, transpose_b: false }, operands) = m.application('m') else { return None };
-    let (x, w) = (operands[0], operands[1]);
-    let rows: i64 = network.shape(m.class).iter().rev().skip(1).product();
-    let of_floats = [x, m.class].iter().all(|&id| network.ty(id).dtype == DType::F32);
-    if !of_floats || network.is_constant(x) || network.rank(w) != 2 || rows > MOST_ROWS {
-        return None;
+    if let Some((x, number, scale)) = few_rows_of_columns(network, m) {
+        let sums = network.op(Op::MatMul { transpose_a: false, transpose_b: false }, &[x, number])?;
+        return network.binary(BinaryOp::Mul, sums, scale);
     }
+    let [x, w] = few_rows(network, m)?;
     match weights(network, w) {
-        Some(Weights { number, scale: Some(scale) }) => by_columns(network, [x, number], scale),
         Some(_) => None,
         None => by_blocks(network, x, w, m.class),
     }
 }
 
-/// The product with numbers whose columns have a scale each, or one for all.
-fn by_columns(network: &mut Network, operands: [Id; 2], scale: Id) -> Option<Id> {
-    let columns = *network.shape(operands[1]).last()?;
+/// The operands of a product in f32 of few rows with a constant matrix.
+fn few_rows(network: &Network, m: &Match) -> Option<[Id; 2]> {
+    let (Op::MatMul { transpose_a: false, transpose_b: false }, operands) = m.application('m') else { return None };
+    let (x, w) = (operands[0], operands[1]);
+    let rows: i64 = network.shape(m.class).iter().rev().skip(1).product();
+    let of_floats = [x, m.class].iter().all(|&id| network.ty(id).dtype == DType::F32);
+    let few = of_floats && !network.is_constant(x) && network.rank(w) == 2 && rows <= MOST_ROWS;
+    few.then_some([x, w])
+}
+
+/// The rows, numbers and scales of such a product whose weights are numbers in i8 with a scale for each column, or one for all.
+pub fn few_rows_of_columns(network: &mut Network, m: &Match) -> Option<(Id, Id, Id)> {
+    let [x, w] = few_rows(network, m)?;
+    let Weights { number, scale: Some(scale) } = weights(network, w)? else { return None };
+    let columns = *network.shape(number).last()?;
     let shape = network.shape(scale);
     let scale = match shape.iter().product::<i64>() {
         1 => network.reshape(scale, &[])?,
         count if count == columns && shape.last() == Some(&columns) => network.reshape(scale, &[columns])?,
         _ => return None,
     };
-    let sums = network.op(Op::MatMul { transpose_a: false, transpose_b: false }, &operands)?;
-    network.binary(BinaryOp::Mul, sums, scale)
+    Some((x, number, scale))
 }
 
 /// The product with numbers whose columns have a scale for each block of rows: a product for each block, and the sum of these
