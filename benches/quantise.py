@@ -36,8 +36,9 @@ def in_opset(path, least=13, wanted=17):
     return copy
 
 
-def quantise(name, path, bounds=None, signed=False):
-    """The int8 file of the network in `path`; made anew where the network is newer."""
+def quantise(name, path, bounds=None, signed=False, calibration=None):
+    """The int8 file of the network in `path`; made anew where the network is newer. The ranges of activations are those of `calibration`, a
+    list of inputs by name, or else of inputs from seeds."""
     from models import seeded
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
@@ -53,7 +54,7 @@ def quantise(name, path, bounds=None, signed=False):
             below = lambda key: (bounds or {}).get(key, 2)
             draw = lambda run: {key: seeded(dtype, shape, 1 + run, place, below(key))
                                 for place, (key, dtype, shape) in enumerate(inputs_of(path))}
-            self.runs = iter([draw(run) for run in range(CALIBRATION)])
+            self.runs = iter(calibration or [draw(run) for run in range(CALIBRATION)])
 
         def get_next(self):
             return next(self.runs, None)
