@@ -364,6 +364,55 @@ fn convolutions_of_few_channels_are_products_of_bytes() {
     }
 }
 
+/// Rows of f32 by weights of 8 bits with a scale for each column: whole numbers are exact, others within the bound of sums of f32, and
+/// what is not a number reaches the results of its row alone.
+#[test]
+fn few_rows_by_weights_of_bytes() {
+    let random = &mut Random(8);
+    for (rows, depth, columns) in [(1, 1000, 600), (3, 700, 530), (16, 512, 512)] {
+        let w = random.bytes(DType::I8, &[depth, columns]);
+        let weights = numbers(&w);
+        let scales: Vec<f32> = (0..columns).map(|_| random.pick(&[0.5, 1.0, 2.0])).collect();
+        let mut b = GraphBuilder::new("rows");
+        let x = b.input("x", DType::F32, &[rows, depth]);
+        let (w, s) = (b.constant(w), b.constant(Tensor::new(&[columns], &scales)));
+        let w = b.op(Op::Cast(DType::F32), &[w]).unwrap()[0];
+        let w = b.binary(BinaryOp::Mul, w, s).unwrap();
+        let y = b.matmul(x, w).unwrap();
+        b.output("y", y).unwrap();
+        let model = Model::from_graph(b.build().unwrap());
+        for (unit, hole) in [(1.0, None), (0.3, None), (1e-30, None), (1.0, Some(f32::NAN)), (1.0, Some(f32::INFINITY))]
+        {
+            let mut x: Vec<f32> = (0..rows * depth).map(|_| (random.below(401) as f32 - 200.0) * unit).collect();
+            if let Some(hole) = hole {
+                x[depth as usize - 1] = hole;
+            }
+            let input = Tensor::new(&[rows, depth], &x);
+            for target in host_targets().into_iter().chain(tilewright::Target::host()) {
+                let name = target.name.clone();
+                let options = Options { target: Some(target), ..Options::default() };
+                let y = model.compile(&options).unwrap().run(&[("x", &input)]).unwrap()[0].to_vec::<f32>();
+                for (at, &y) in y.iter().enumerate() {
+                    let (i, j) = (at / columns as usize, at % columns as usize);
+                    let row = &x[i * depth as usize..(i + 1) * depth as usize];
+                    let column = weights.iter().skip(j).step_by(columns as usize);
+                    let terms = row.iter().zip(column).map(|(&x, &w)| f64::from(x) * f64::from(w));
+                    let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
+                    let what =
+                        format!("{rows}x{depth}x{columns}, unit {unit}, hole {hole:?}: {y} at {i}, {j} on {name}");
+                    if hole.is_some() && i == 0 {
+                        assert!(!y.is_finite(), "{what}");
+                        continue;
+                    }
+                    let error = (f64::from(y) - sum * f64::from(scales[j])).abs();
+                    let allowed = if unit == 1.0 { 0.0 } else { 1e-5 * size * f64::from(scales[j]) };
+                    assert!(error <= allowed, "{what} is off by {error:e}");
+                }
+            }
+        }
+    }
+}
+
 /// Products as dynamic quantisation writes them: bytes less a zero point that comes with them, by weights less zero points of
 /// columns. The sums are exact, also where they are too large for f32.
 #[test]
