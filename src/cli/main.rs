@@ -10,6 +10,7 @@ mod compile;
 mod decode;
 mod demo;
 mod explain;
+mod html;
 mod inputs;
 mod instructions;
 mod model_arguments;

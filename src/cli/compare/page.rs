@@ -7,31 +7,26 @@ use super::plot::{self, Bar, DARK, LIGHT, MIDDLE, Point};
 use super::program::{Origin, Program, Schedule};
 use super::table::{self, milliseconds, operations, percent};
 use crate::compare::report::ComparisonReport;
-use std::fmt::Write;
+use crate::html::{begin, escape, put};
 use tilewright::internal::runtime::text::bytes;
 
 const STYLE: &str = "
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 80rem; padding: 1rem; color: #111; background: #fff; }
-h1 { font-size: 1.5rem; overflow-wrap: anywhere; } h2 { border-top: 2px solid #111; padding-top: .6rem; margin-top: 2rem; }
+h2 { margin-top: 2rem; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 1.5rem; }
 .nests { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 1rem; }
 figure { margin: 0; } figcaption { color: #444; font-size: .9rem; }
 svg { width: 100%; height: auto; } svg text { font: 13px system-ui, sans-serif; } svg .small { font-size: 11px; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .85rem; white-space: nowrap; }
-td, th { padding: .2rem .6rem; text-align: right; border-bottom: 1px solid #ccc; }
+table { white-space: nowrap; } td, th { text-align: right; }
 td:first-child, th:first-child { text-align: left; }
-pre { font-size: .75rem; line-height: 1.35; overflow-x: auto; background: #f6f6f6; padding: .6rem; margin: .3rem 0; }
 mark { background: #ffe9a8; font-weight: bold; } summary { font-weight: 600; cursor: pointer; }
 @media print { body { max-width: none; } pre { white-space: pre-wrap; font-size: .6rem; } h2 { break-before: page; } }
 ";
 
 /// The whole page.
 pub fn page(report: &ComparisonReport) -> String {
-    let mut out = String::from("<!doctype html><html lang=en><meta charset=utf-8>");
-    out.push_str("<meta name=viewport content='width=device-width, initial-scale=1'>");
+    let mut out = begin(&format!("{}: schedules side by side", report.file), STYLE);
     let (file, target) = (escape(&report.file), &report.target);
     let threads = table::threads(report.threads);
-    put(&mut out, &format!("<title>{file}: schedules side by side</title><style>{STYLE}</style>"));
     put(&mut out, &format!("<h1>{file}</h1><p>tilewright {}, {target}, {threads}.", report.version));
     for p in &report.programs {
         program(&mut out, p, &report.machine);
@@ -245,12 +240,4 @@ fn limits(out: &mut String, machine: &Machine) {
 
 fn cells(tag: &str, texts: &[String]) -> String {
     texts.iter().map(|t| format!("<{tag}>{t}")).collect()
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
-fn put(out: &mut String, text: &str) {
-    writeln!(out, "{text}").expect("a string takes all text");
 }

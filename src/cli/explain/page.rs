@@ -1,15 +1,12 @@
 //! The report as one page that needs nothing else: kernels, the terms of their predicted times as bars, runners-up, words.
 
-use std::fmt::Write;
+use crate::html::{begin, escape, put};
 use tilewright::{BlockReport, CandidateReport, KernelReport, Report};
 
 const STYLE: &str = "
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 70rem; padding: 1rem; color: #111; background: #fff; }
-h1 { font-size: 1.5rem; overflow-wrap: anywhere; } h2 { border-top: 2px solid #111; padding-top: .6rem; font-size: 1.1rem; }
-table { border-collapse: collapse; font-size: .85rem; } td, th { padding: .2rem .6rem; text-align: left; border-bottom: 1px solid #ccc; }
+h2 { font-size: 1.1rem; } td, th { text-align: left; }
 td.n, th.n { text-align: right; white-space: nowrap; } .bar { display: flex; width: 20rem; height: 1rem; }
-.bar span { height: 100%; outline: 1px solid #fff; } .wide { overflow-x: auto; }
-pre { font-size: .75rem; line-height: 1.35; overflow-x: auto; background: #f6f6f6; padding: .6rem; }
+.bar span { height: 100%; outline: 1px solid #fff; }
 ";
 
 /// Shades of the terms, in the order in which a candidate has them.
@@ -25,9 +22,8 @@ const SHADES: [(&str, &str); 6] = [
 /// The whole page; `words` has the candidates as [`tilewright::Stage::Candidates`] prints them.
 pub fn page(report: &Report, words: &str) -> String {
     let (model, target) = (escape(&report.model), escape(&report.target));
-    let mut out = String::from("<!doctype html><html lang=en><meta charset=utf-8>");
-    out.push_str("<meta name=viewport content='width=device-width, initial-scale=1'>");
-    put(&mut out, &format!("<title>{model}: schedules</title><style>{STYLE}</style><h1>{model}</h1>"));
+    let mut out = begin(&format!("{}: schedules", report.model), STYLE);
+    put(&mut out, &format!("<h1>{model}</h1>"));
     let measured =
         if report.measured_threads > 0 { format!("; measured on {}", report.measured_threads) } else { String::new() };
     let legend = SHADES.map(|(name, shade)| format!("<span style='color:{shade}'>■</span> {name}")).join(" ");
@@ -69,12 +65,4 @@ fn row(out: &mut String, what: &str, candidate: &CandidateReport, most: f64) {
     let cells =
         format!("<td>{what}<td>{name}<td class=n>{us:.2}<td><div class=bar>{bar}</div><td>{}", terms.join(" + "));
     put(out, &format!("<tr>{cells}"));
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('\'', "&#39;")
-}
-
-fn put(out: &mut String, text: &str) {
-    writeln!(out, "{text}").expect("a string takes all text");
 }
