@@ -3,13 +3,12 @@
 use super::inputs::{self, Prepared, PreparedParts, Ready, RunArguments};
 use super::progress::Progress;
 use crate::model_arguments::{CacheArguments, ModelArguments};
+use crate::output::numbers;
 use clap::builder::PossibleValuesParser;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use tilewright::internal::expr::scalar::number::f16_to_f32;
-use tilewright::internal::expr::scalar::storage;
 use tilewright::internal::runtime::text::name;
-use tilewright::{Accumulate, Algorithm, DType, Error, Module, Precision, Report, Result, Tensor, Value};
+use tilewright::{Accumulate, Algorithm, Error, Module, Precision, Report, Result, Tensor, Value};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -139,7 +138,8 @@ fn way(other: &str) -> &'static str {
 
 /// A line on how far an output is from what it is compared with.
 fn against_text(other: &str, output: &str, result: &Tensor, expected: &Tensor) -> String {
-    let error = relative_error(&values(result.dtype, &result.data), &values(expected.dtype, &expected.data));
+    let values = |tensor: &Tensor| numbers(tensor.dtype, &tensor.data).collect::<Vec<f64>>();
+    let error = relative_error(&values(result), &values(expected));
     format!("{}  against {other}: largest error {error:.1e} of the largest |value|\n", name(output))
 }
 
@@ -198,28 +198,6 @@ fn make(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|e| Error::Io(format!("cannot make {}: {e}", folder.display())))
 }
 
-/// The elements as numbers.
-fn values(dtype: DType, data: &[u8]) -> Vec<f64> {
-    fn numbers<const N: usize>(data: &[u8], number: fn([u8; N]) -> f64) -> Vec<f64> {
-        data.as_chunks::<N>().0.iter().map(|e| number(*e)).collect()
-    }
-    match dtype {
-        DType::F64 => numbers::<8>(data, f64::from_le_bytes),
-        DType::F32 => numbers::<4>(data, |b| f32::from_le_bytes(b).into()),
-        DType::I64 => numbers::<8>(data, |b| i64::from_le_bytes(b) as f64),
-        DType::I32 => numbers::<4>(data, |b| i32::from_le_bytes(b).into()),
-        DType::I16 => numbers::<2>(data, |b| i16::from_le_bytes(b).into()),
-        DType::I8 => numbers::<1>(data, |b| i8::from_le_bytes(b).into()),
-        DType::U64 => numbers::<8>(data, |b| u64::from_le_bytes(b) as f64),
-        DType::U32 => numbers::<4>(data, |b| u32::from_le_bytes(b).into()),
-        DType::U16 => numbers::<2>(data, |b| u16::from_le_bytes(b).into()),
-        DType::U8 | DType::Bool => numbers::<1>(data, |[b]| b.into()),
-        DType::F16 => numbers::<2>(data, |b| f16_to_f32(u16::from_le_bytes(b)).into()),
-        DType::BF16 => numbers::<2>(data, |[low, high]| f32::from_le_bytes([0, 0, low, high]).into()),
-        dtype => data.iter().map(|&byte| storage::decode(dtype, byte)).collect(),
-    }
-}
-
 /// Type, shape and statistics of a value; of a sequence those of each element.
 fn described(value: &Value) -> String {
     match value {
@@ -242,7 +220,7 @@ fn statistics(tensor: &Tensor) -> String {
     let (mut sum, mut least, mut most, mut wild) = (0.0, f64::NAN, f64::NAN, 0);
     // a part at a time: all of them as f64 may need more memory than the run
     for part in tensor.data.chunks(PART * tensor.dtype.bytes()) {
-        for value in values(tensor.dtype, part) {
+        for value in numbers(tensor.dtype, part) {
             sum += value;
             (least, most) = (least.min(value), most.max(value));
             wild += usize::from(!value.is_finite());
@@ -262,6 +240,7 @@ fn statistics(tensor: &Tensor) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tilewright::DType;
 
     #[test]
     fn errors_are_relative_to_the_largest_expected_value() {

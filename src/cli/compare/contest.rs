@@ -1,5 +1,6 @@
 //! Sessions that run in turn, and what their times and results are.
 
+use crate::output::numbers;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use tilewright::{DType, Result, Tensor};
@@ -17,12 +18,12 @@ pub struct Times {
 impl Times {
     pub fn of(mut ms: Vec<f64>) -> Times {
         ms.sort_by(f64::total_cmp);
-        let at = |share: f64| {
+        let quantile = |share: f64| {
             let position = share * (ms.len() - 1) as f64;
             let (low, high) = (ms[position as usize], ms[position.ceil() as usize]);
             low + (high - low) * position.fract()
         };
-        Times { min: ms[0], q1: at(0.25), median: at(0.5), q3: at(0.75), runs: ms.len() }
+        Times { min: ms[0], q1: quantile(0.25), median: quantile(0.5), q3: quantile(0.75), runs: ms.len() }
     }
 }
 
@@ -85,14 +86,14 @@ pub struct Agreement {
 pub fn agreement(names: &[String], found: &[Tensor], expected: &[Tensor]) -> Agreement {
     let mut all = Agreement { difference: 0.0, complaint: None };
     for ((name, found), expected) in names.iter().zip(found).zip(expected) {
-        let (difference, at) = distance(found, expected);
+        let (difference, element) = distance(found, expected);
         all.difference = all.difference.max(difference);
         if difference > tolerance(expected.dtype) && all.complaint.is_none() {
             let share = match expected.dtype.is_float() {
                 true => format!("by {difference:.1e} of the largest value"),
                 false => "where integers must be equal".into(),
             };
-            all.complaint = Some(format!("element {at} of {name} differs {share}"));
+            all.complaint = Some(format!("element {element} of {name} differs {share}"));
         }
     }
     all
@@ -106,7 +107,8 @@ fn distance(result: &Tensor, expected: &Tensor) -> (f64, usize) {
         let mut pairs = result.data.chunks(size).zip(expected.data.chunks(size));
         return pairs.position(|(a, b)| a != b).map_or((0.0, 0), |element| (f64::INFINITY, element));
     }
-    let (result, expected) = (reals(result), reals(expected));
+    let values = |tensor: &Tensor| numbers(tensor.dtype, &tensor.data).collect::<Vec<f64>>();
+    let (result, expected) = (values(result), values(expected));
     let largest = expected.iter().filter(|v| v.is_finite()).fold(f64::MIN_POSITIVE, |m, v| m.max(v.abs()));
     let mut worst = (0.0, 0);
     for (element, (a, b)) in result.into_iter().zip(expected).enumerate() {
@@ -118,28 +120,6 @@ fn distance(result: &Tensor, expected: &Tensor) -> (f64, usize) {
         }
     }
     worst
-}
-
-fn reals(tensor: &Tensor) -> Vec<f64> {
-    let bits = || tensor.data.as_chunks::<2>().0.iter().map(|b| u16::from_le_bytes(*b));
-    match tensor.dtype {
-        DType::F64 => tensor.to_vec(),
-        DType::F32 => tensor.to_vec::<f32>().into_iter().map(f64::from).collect(),
-        DType::BF16 => bits().map(|b| f32::from_bits(u32::from(b) << 16).into()).collect(),
-        _ => bits().map(half).collect(),
-    }
-}
-
-/// The value of a number in half precision.
-fn half(bits: u16) -> f64 {
-    let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
-    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
-    sign * match exponent {
-        0 => fraction * 2f64.powi(-24),
-        31 if fraction == 0.0 => f64::INFINITY,
-        31 => f64::NAN,
-        _ => (1024.0 + fraction) * 2f64.powi(exponent - 25),
-    }
 }
 
 #[cfg(test)]
@@ -181,6 +161,5 @@ mod tests {
         let nan = || Tensor::new(&[1], &[f64::NAN]);
         assert!(one(nan(), nan()).complaint.is_none());
         assert!(one(nan(), Tensor::new(&[1], &[0f64])).complaint.is_some());
-        assert_eq!([0x3c00, 0xc000, 0x0001, 0x7bff].map(half), [1.0, -2.0, 2f64.powi(-24), 65504.0]);
     }
 }
