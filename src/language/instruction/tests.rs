@@ -3,6 +3,7 @@ use super::*;
 use crate::codegen::Target;
 use crate::codegen::instruction::{Encoding, Form, Slot, SumOrder};
 use crate::expr::Var;
+use crate::runtime::DType;
 
 const VPDPBUSD: &str = r#"instruction vpdpbusd needs avx512vnni {
     acc i32(16) C in vector
@@ -212,6 +213,33 @@ fn built_in_rows_round_trip_and_decode() {
     for (row, instruction) in rows.iter().zip(&file.instructions) {
         check_code(instruction, row).map_err(|problem| file.source.error(problem)).unwrap();
     }
+}
+
+/// Two vectors of one type may change places in a word without any other sign: the decoders see the same registers. By the Arm
+/// Architecture Reference Manual the element i, j of a product of matrices sums row i of Vn and row j of Vm, and where one of the
+/// factors has unsigned bytes, these stand in Vn (SMMLA, UMMLA, USMMLA, BFMMLA; USDOT).
+#[test]
+fn first_factors_of_aarch64_stand_in_field_n() {
+    let (mut matrices, mut mixed) = (0, 0);
+    for row in built_in().unwrap() {
+        for encoding in &row.code {
+            let Encoding::Aarch64 { registers, .. } = encoding else { continue };
+            let operand = |bit: u8| match registers.iter().find(|field| field.1 == bit) {
+                Some((Slot::Operand(operand), _)) => &row.operands[*operand as usize],
+                _ => panic!("{}: no operand at bit {bit}", row.name),
+            };
+            let (sums, first, second) = (operand(0), operand(5), operand(16));
+            if let [i, j] = sums.indices[..] {
+                assert_eq!([first.indices[0], second.indices[0]], [i, j], "{}", row.name);
+                matrices += 1;
+            }
+            if first.dtype != second.dtype {
+                assert_eq!((first.dtype, second.dtype), (DType::U8, DType::I8), "{}", row.name);
+                mixed += 1;
+            }
+        }
+    }
+    assert_eq!((matrices, mixed), (5, 3));
 }
 
 #[test]
