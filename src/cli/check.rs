@@ -27,7 +27,7 @@ pub struct Arguments {
     /// Target whose instructions `tensorize` chooses from; the best one of this processor by default
     #[arg(long, value_name = "NAME")]
     target: Option<String>,
-    /// Use the tensor instructions that this file declares, beside the built-in ones; they run in a process of their own first
+    /// Use the tensor instructions that this file declares, beside the built-in ones; each is tried in a process of its own first
     #[arg(long, value_name = "FILE.tile")]
     instructions: Option<PathBuf>,
     /// Value of a size

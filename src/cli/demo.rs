@@ -14,7 +14,7 @@ pub struct Arguments {
     /// The recogniser
     #[arg(long, default_value = "target/models/ppocr_v4_rec.onnx")]
     model: PathBuf,
-    /// Type of the operands of products and convolutions: f32, or with sums in f32 bf16 or f16
+    /// Type of the operands of products and convolutions, whose sums stay in f32
     #[arg(long, value_name = "P", default_value = "f32", value_parser = precision_parser())]
     precision: Precision,
 }

@@ -26,7 +26,7 @@ pub struct ModelArguments {
     /// Program of a .tile file; the first one by default
     #[arg(long, value_name = "NAME")]
     pub program: Option<String>,
-    /// Schedule of the .tile file, instead of the ILP's; or a .tile file of schedules, as `explain --stage schedule` prints
+    /// Schedule of the .tile file, instead of the compiler's; or a .tile file of schedules, as `explain --stage schedule` prints
     /// them: in a network each is for the kernel that it names
     #[arg(long, value_name = "NAME|FILE")]
     pub schedule: Option<String>,
@@ -36,7 +36,8 @@ pub struct ModelArguments {
     /// Compile for this target, one of `tilewright targets`; the best one of this processor by default
     #[arg(long, value_name = "NAME", help_heading = COMPILER)]
     pub target: Option<String>,
-    /// Use the tensor instructions that this file declares, beside the built-in ones; they run in a process of their own first
+    /// Use the tensor instructions that this file declares, beside the built-in ones; each is tried in a
+    /// process of its own first
     #[arg(long, value_name = "FILE.tile", help_heading = COMPILER)]
     pub instructions: Option<PathBuf>,
     /// Constants of the cost model: of a core by its name, as `tilewright targets` lists them, `generic` for the target's table,
@@ -53,11 +54,11 @@ pub struct ModelArguments {
     /// Apply only the first N rewrites to a network; halving N finds a rewrite that breaks it
     #[arg(long, value_name = "N", help_heading = COMPILER)]
     pub stop_after: Option<usize>,
-    /// Largest error bound of a fast algorithm of convolution, relative to max|x|·Σ|w|, from 0 (direct convolution alone) to 1
+    /// Largest error bound of a fast algorithm of a convolution or product, relative to max|x|·Σ|w|, from 0 (no fast algorithm) to 1
     /// [default: 1e-4]
     #[arg(long, value_name = "E", value_parser = parse_error_bound, allow_hyphen_values = true, help_heading = COMPILER)]
     pub max_error: Option<f64>,
-    /// Algorithm of a network's convolutions: the cheapest for each, or one wherever it applies, to compare
+    /// Algorithm of a network's convolutions and large products: the cheapest for each, or one wherever it applies, to compare
     #[arg(long, value_name = "A", value_parser = algorithm_parser(), help_heading = COMPILER)]
     pub algorithm: Option<Algorithm>,
     /// Operands of a network's products and convolutions of f32. Those of 16 bits are rounded and take half the memory; sums stay
@@ -68,8 +69,8 @@ pub struct ModelArguments {
     /// [default: f32]
     #[arg(long, value_name = "S", value_parser = accumulate_parser(), help_heading = COMPILER)]
     pub accumulate: Option<Accumulate>,
-    /// Quotients and square roots of f32: rounded correctly, or within three units in the last place, which takes less time on
-    /// processors with AVX-512 [default: exact]
+    /// Quotients and square roots of f32: rounded correctly, or on targets with AVX-512 and AArch64 within three units in the last
+    /// place, which takes less time [default: exact]
     #[arg(long, value_name = "Q", value_parser = quotients_parser(), help_heading = COMPILER)]
     pub quotients: Option<Quotients>,
     /// Dimensions that grow, of the commands that have such.
