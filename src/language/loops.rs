@@ -16,6 +16,8 @@ use crate::expr::syntax::{Expr as Text, Function, Kind, Name};
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};
 use crate::language::environment::{Reader, Scope};
+use crate::poly::analysis::legality::instance_name;
+use crate::poly::analysis::unwritten::{UnwrittenRead, unwritten_read};
 use crate::poly::normalize::rounding;
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::Scop;
@@ -29,31 +31,38 @@ const STATEMENTS: usize = 200;
 
 /// The Scop of a loop program, its arrays in their order.
 pub fn lower(program: &Program, sizes: &BTreeMap<String, i64>) -> Checked<Scop> {
-    lower_from(program, sizes, i64::MAX)
+    let (scop, spans) = lower_from(program, sizes, i64::MAX)?;
+    let read = unwritten_read(&scop).map_err(|error| Diagnostic { span: program.name.span, error })?;
+    match read {
+        Some(read) => Err(unwritten(&scop, &read, spans[read.statement.0 as usize])),
+        None => Ok(scop),
+    }
 }
 
 /// Lowers a loop program with each iterator equal to its index as written, where that is never negative: the Scop that
 /// schedules by hand start from.
 pub fn lower_over_indices(program: &Program, sizes: &BTreeMap<String, i64>) -> Checked<Scop> {
-    lower_from(program, sizes, 0)
+    Ok(lower_from(program, sizes, 0)?.0)
 }
 
-/// Iterators begin at the least value of their index, or at `origin` where that is smaller.
-fn lower_from(program: &Program, sizes: &BTreeMap<String, i64>, origin: i64) -> Checked<Scop> {
+/// The Scop, and where each of its statements is in the text. Iterators begin at the least value of their index, or at `origin`
+/// where that is smaller.
+fn lower_from(program: &Program, sizes: &BTreeMap<String, i64>, origin: i64) -> Checked<(Scop, Vec<Span>)> {
     let Body::Loop { statements, .. } = &program.body else {
         return Err(Diagnostic::invalid(program.name.span, format!("`{}` is not a loop program", program.name)));
     };
     let arrays = arrays(program, sizes)?;
-    let mut walk = Walk { sizes, origin, arrays: &arrays, isl: Isl::default(), statements: vec![], names: vec![] };
+    let isl = Isl::default();
+    let mut walk = Walk { sizes, origin, arrays: &arrays, isl, statements: vec![], names: vec![], spans: vec![] };
     let order = walk.block(statements, &Nest::default())?;
     let root = order.map_or(Node::Sequence(vec![]), |(_, root)| root);
     let names = unique(&walk.names);
-    let mut statements = walk.statements;
+    let (mut statements, spans) = (walk.statements, walk.spans);
     statements.iter_mut().zip(names).for_each(|(s, name)| s.name = name);
     let order = Schedule { root };
     let scop = Scop { name: program.name.text.clone(), tensors: arrays, statements, order, ..Scop::default() };
     scop.verify().map_err(|error| Diagnostic { span: program.name.span, error })?;
-    Ok(scop)
+    Ok((scop, spans))
 }
 
 /// The arrays with their shapes and roles.
@@ -164,6 +173,8 @@ struct Walk<'a> {
     statements: Vec<crate::poly::statement::Statement>,
     /// The label or else the target of each statement.
     names: Vec<String>,
+    /// The text of each statement.
+    spans: Vec<Span>,
 }
 
 impl Walk<'_> {
@@ -221,6 +232,7 @@ impl Walk<'_> {
                 }
                 let statement = self.assign(a, nest)?;
                 self.statements.push(statement);
+                self.spans.push(a.span);
                 self.names.push(a.label.as_ref().unwrap_or(&a.target).text.clone());
                 Ok(vec![(vec![id], Node::Leaf)])
             }
@@ -405,12 +417,22 @@ impl Walk<'_> {
     }
 }
 
+fn unwritten(scop: &Scop, read: &UnwrittenRead, span: Span) -> Diagnostic {
+    let (name, s) = (&scop.tensor(read.tensor).name, scop.statement(read.statement));
+    let element: String = read.element.iter().map(|i| format!("[{i}]")).collect();
+    let place = match s.iterators.is_empty() {
+        true => String::new(),
+        false => format!(" at {}", instance_name(s, &read.point).replace(',', ", ")),
+    };
+    Diagnostic::invalid(span, format!("`{name}{element}` is read{place}, where nothing has been assigned to it"))
+}
+
 fn outside(span: Span, decl: &TensorDecl, d: usize, form: &Affine, nest: &Nest, point: &[i64]) -> Diagnostic {
     let value = |a: &Affine| a.evaluate(|v| point[v.0 as usize]);
-    let at: Vec<String> = nest.indices.iter().zip(&nest.values).map(|(i, a)| format!("{i}={}", value(a))).collect();
-    let at = if at.is_empty() { String::new() } else { format!(" at {}", at.join(", ")) };
+    let values: Vec<String> = nest.indices.iter().zip(&nest.values).map(|(i, a)| format!("{i}={}", value(a))).collect();
+    let place = if values.is_empty() { String::new() } else { format!(" at {}", values.join(", ")) };
     let (is, extent) = (value(&nest.over_iterators(form)), decl.shape[d]);
-    Diagnostic::invalid(span, format!("subscript {d} of `{}` is {is}{at}, outside of 0..{extent}", decl.name))
+    Diagnostic::invalid(span, format!("subscript {d} of `{}` is {is}{place}, outside of 0..{extent}", decl.name))
 }
 
 /// One after the other.

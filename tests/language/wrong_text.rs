@@ -222,6 +222,36 @@ fn ranges_and_bounds() {
     );
 }
 
+/// A temporary has no values at the beginning: each read follows an assignment to its element, in the order of the text.
+#[test]
+fn temporaries_that_are_read_unassigned() {
+    let program = |rest: &str| format!("loop f(N) {{ f64 x[N] temp f64 t[N + 1] temp f64 s {rest} }}");
+    let refused = |rest: &str, message: &str, under: &str| says(&program(rest), message, under);
+    refused(
+        "for i in 1..N t[i] = x[i] for i in 0..N x[i] = t[i] s = 0",
+        "`t[0]` is read at i=0, where nothing has been assigned to it",
+        "x[i] = t[i]",
+    );
+    refused(
+        "t[0] = 0 for i in 0..N { x[i] = t[i] + t[i + 1] t[i + 1] = x[i] } s = 0",
+        "`t[1]` is read at i=0, where nothing has been assigned to it",
+        "x[i] = t[i] + t[i + 1]",
+    );
+    refused("for i in 0..N s += x[i] t[0] = s", "`s` is read, where nothing has been assigned to it", "t[0] = s");
+    refused("x[0] = s s = 1 t[0] = 1", "`s` is read, where nothing has been assigned to it", "x[0] = s");
+    for accepted in [
+        "t[0] = 0 for i in 0..N { x[i] = t[i] t[i + 1] = x[i] } s = 0",
+        "for i in 0..N { s = 0 for j in 0..i + 1 s += x[j] t[i] = s }",
+        "for i in 0..N { x[i] = select(i > 0, s, 0) s = x[i] } t[0] = s",
+        "for i in 0..N { if i > 0 { x[i] = s } s = x[i] } t[0] = s",
+        "for i in 0..N s += x[i] t[0] = 0",
+        "for i in 0..N step 2 t[i] = x[i] for i in 0..N step 2 x[i] = t[i] s = 0",
+    ] {
+        let file = parse("t.tile", &program(accepted)).unwrap();
+        file.lower(&file.programs[0], &BTreeMap::from([("N".into(), 8)]), None).expect(accepted);
+    }
+}
+
 #[test]
 fn names_that_are_already_defined() {
     says("def f(f64(N) X) -> (Y,Y) { Y(i) = X(i) }", "output `Y` is already defined", "Y");

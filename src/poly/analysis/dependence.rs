@@ -147,6 +147,22 @@ pub fn orders(scop: &Scop, first: StatementId, second: StatementId) -> Vec<Polyh
     }
 }
 
+/// The pairs of instances of which the first reads, under `guard`, the element at `index` that the second writes. A subscript out
+/// of data may have any value.
+pub fn meeting(reader: &Statement, guard: &[Affine], index: &[Index], writer: &Statement) -> Polyhedron {
+    let n = reader.iterators.len();
+    let mut both = Polyhedron { dims: n + writer.iterators.len(), ..Polyhedron::default() };
+    both.add_domain(reader, 0);
+    both.add_domain(writer, n);
+    guard.iter().for_each(|g| both.inequalities.push(both.form(g, 0)));
+    for (read, written) in index.iter().zip(&writer.subscripts()) {
+        if let (Index::Affine(read), Index::Affine(written)) = (read, written) {
+            both.equalities.push(difference(&both.form(read, 0), &both.form(written, n)));
+        }
+    }
+    both
+}
+
 /// The write, which is also a read in a reduction, and the reads of the body.
 fn touches(scop: &Scop, id: StatementId) -> Vec<StatementAccess> {
     let s = scop.statement(id);

@@ -1,4 +1,4 @@
-//! Facts of a Scop: dependences, legality of schedules, strides, widths of lanes, counts of operations.
+//! Facts of a Scop: dependences, legality of schedules, strides, widths of lanes, counts of operations, reads that see no write.
 
 pub mod access;
 pub mod constant_factor;
@@ -7,3 +7,4 @@ pub mod index_range;
 pub mod lanes;
 pub mod legality;
 pub mod operation_count;
+pub mod unwritten;

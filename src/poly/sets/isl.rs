@@ -66,38 +66,34 @@ impl Isl {
         self.set(p).and_then(|s| s.is_empty()).map_err(|e| self.failed(e))
     }
 
-    /// The lexicographically least integer point of a bounded polyhedron. By bisection over emptiness: isl's `lexmin` has
-    /// called a polyhedron with a point empty.
+    /// The lexicographically least integer point of a bounded polyhedron.
     pub fn first_point(&self, p: &Polyhedron) -> Result<Option<Vec<i64>>> {
-        let mut p = p.clone();
-        let mut point = vec![];
-        if self.is_empty(&p)? {
-            return Ok(None);
-        }
-        for v in 0..p.dims {
-            let reduced = Reduced::new(&p);
-            let (Some(mut lo), Some(mut hi)) = reduced.range(&reduced.forms[v]) else {
-                return Err(Error::Internal("an unbounded polyhedron has no first point".into()));
+        least_point(p, |part| self.is_empty(part))
+    }
+
+    /// The lexicographically least integer point of a bounded polyhedron of which no point of `covers` is an extension: its
+    /// variables are the first ones of each cover. Covers that come after nothing is left are not asked for.
+    pub fn first_point_outside(
+        &self,
+        p: &Polyhedron,
+        covers: impl Iterator<Item = Polyhedron>,
+    ) -> Result<Option<Vec<i64>>> {
+        let mut left = self.set(p).and_then(Set::from_basic_set).map_err(|e| self.failed(e))?;
+        for cover in covers {
+            let outside = || {
+                let others = (cover.dims - p.dims) as u32;
+                let projected = self.set(&cover)?.project_out(DimType::Set, p.dims as u32, others)?;
+                left.copy()?.subtract(Set::from_basic_set(projected)?)
             };
-            let mut unit = vec![0; p.dims + 1];
-            unit[v] = 1;
-            while lo < hi {
-                let middle = lo + (hi - lo) / 2;
-                p.inequalities.push(minus(middle, &unit));
-                if self.is_empty(&p)? {
-                    lo = middle + 1
-                } else {
-                    hi = middle
-                }
-                p.inequalities.pop();
+            left = outside().map_err(|e| self.failed(e))?;
+            if left.is_empty().map_err(|e| self.failed(e))? {
+                return Ok(None);
             }
-            p.equalities.push(plus(&unit, -lo));
-            point.push(lo);
         }
-        if !p.contains(&point) {
-            return Err(Error::Internal("isl calls an empty polyhedron non-empty".into()));
-        }
-        Ok(Some(point))
+        least_point(p, |part| {
+            let inside = || left.copy()?.intersect(Set::from_basic_set(self.set(part)?)?)?.is_empty();
+            inside().map_err(|e| self.failed(e))
+        })
     }
 
     /// Projects `p` on its first `keep` variables: constraints that hold for every rational point, none redundant.
@@ -174,6 +170,40 @@ impl Isl {
         let (e, i) = (matrix(&p.equalities)?, matrix(&p.inequalities)?);
         BasicSet::from_constraint_matrices(space, e, i, DimType::Set, DimType::Div, DimType::Param, DimType::Cst)
     }
+}
+
+/// The lexicographically least integer point of those points of a bounded polyhedron that `is_empty` looks for, by bisection:
+/// isl's `lexmin` has called a polyhedron with a point empty.
+fn least_point(p: &Polyhedron, is_empty: impl Fn(&Polyhedron) -> Result<bool>) -> Result<Option<Vec<i64>>> {
+    let mut p = p.clone();
+    let mut point = vec![];
+    if is_empty(&p)? {
+        return Ok(None);
+    }
+    for v in 0..p.dims {
+        let reduced = Reduced::new(&p);
+        let (Some(mut lo), Some(mut hi)) = reduced.range(&reduced.forms[v]) else {
+            return Err(Error::Internal("an unbounded polyhedron has no first point".into()));
+        };
+        let mut unit = vec![0; p.dims + 1];
+        unit[v] = 1;
+        while lo < hi {
+            let middle = lo + (hi - lo) / 2;
+            p.inequalities.push(minus(middle, &unit));
+            if is_empty(&p)? {
+                lo = middle + 1
+            } else {
+                hi = middle
+            }
+            p.inequalities.pop();
+        }
+        p.equalities.push(plus(&unit, -lo));
+        point.push(lo);
+    }
+    if !p.contains(&point) {
+        return Err(Error::Internal("isl calls an empty polyhedron non-empty".into()));
+    }
+    Ok(Some(point))
 }
 
 #[cfg(test)]

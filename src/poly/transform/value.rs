@@ -9,7 +9,7 @@ use super::insert::element_accesses;
 use crate::expr::Affine;
 use crate::expr::syntax::Name;
 use crate::expr::{BufferId, Index};
-use crate::poly::analysis::dependence::orders;
+use crate::poly::analysis::dependence::{meeting, orders};
 use crate::poly::analysis::legality::instance_name;
 use crate::poly::schedule::Row;
 use crate::poly::scop::Scop;
@@ -57,21 +57,6 @@ impl Value {
 
 fn instance(s: &Statement, point: &[i64]) -> String {
     format!("iteration {} of {}", instance_name(s, point), s.name)
-}
-
-/// The pairs of instances of which the first reads, under `guard`, the element at `index` that the second writes.
-fn meeting(reader: &Statement, guard: &[Affine], index: &[Index], writer: &Statement) -> Polyhedron {
-    let n = reader.iterators.len();
-    let mut both = Polyhedron { dims: n + writer.iterators.len(), ..Polyhedron::default() };
-    both.add_domain(reader, 0);
-    both.add_domain(writer, n);
-    guard.iter().for_each(|g| both.inequalities.push(both.form(g, 0)));
-    for (index, written) in index.iter().zip(&writer.write) {
-        if let Index::Affine(a) = index {
-            both.equalities.push(difference(&both.form(a, 0), &both.form(written, n)));
-        }
-    }
-    both
 }
 
 /// Refuses where a source of `value` is written after the computation and before a use of the result. `same`
