@@ -109,9 +109,9 @@ fn head(key: &Hash, description: &Description, module: Option<usize>) -> Result<
     let description = postcard::to_stdvec(description).map_err(|e| format!("it cannot be written: {e}"))?;
     let end = HEADER + description.len();
     let start = end.next_multiple_of(PAGE);
-    let (at, length) = module.map_or((0, end), |bytes| (start, start + bytes));
+    let (offset, length) = module.map_or((0, end), |bytes| (start, start + bytes));
     let mut out = [&MAGIC[..], &VERSION.to_le_bytes(), &[0; 4], key].concat();
-    for n in [at, length, description.len()] {
+    for n in [offset, length, description.len()] {
         out.extend_from_slice(&(n as u64).to_le_bytes());
     }
     out.extend_from_slice(&description);
@@ -153,15 +153,15 @@ fn parse(file: &mut File, key: &Hash) -> Result<Option<Entry>, String> {
     let length = file.metadata().map_err(io)?.len();
     let mut head = vec![0; HEADER];
     file.read_exact(&mut head).map_err(io)?;
-    let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
-    let long = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
+    let word = |offset: usize| u32::from_le_bytes(head[offset..offset + 4].try_into().expect("four bytes"));
+    let long = |offset: usize| u64::from_le_bytes(head[offset..offset + 8].try_into().expect("eight bytes"));
     if head[..8] != MAGIC || word(8) != VERSION {
         return Ok(None);
     }
-    let (crc, at, described) = (word(12), long(48), long(64));
-    let end = if at == 0 { length } else { at };
+    let (crc, offset, described) = (word(12), long(48), long(64));
+    let end = if offset == 0 { length } else { offset };
     let fits = end <= length && (HEADER as u64).checked_add(described).is_some_and(|d| d <= end);
-    if head[16..48] != *key || long(56) != length || !at.is_multiple_of(PAGE as u64) || !fits {
+    if head[16..48] != *key || long(56) != length || !offset.is_multiple_of(PAGE as u64) || !fits {
         return Err(damaged());
     }
     file.take(end - HEADER as u64).read_to_end(&mut head).map_err(io)?;
@@ -172,11 +172,11 @@ fn parse(file: &mut File, key: &Hash) -> Result<Option<Entry>, String> {
     match postcard::from_bytes(description).map_err(|e| e.to_string())? {
         Description::Values(sets) => Ok(Some(Entry::Values(sets))),
         Description::Kernel(kernel) => Ok(Some(Entry::Kernel(kernel))),
-        Description::Module(_) if at == 0 => Err(damaged()),
+        Description::Module(_) if offset == 0 => Err(damaged()),
         Description::Module(report) => {
             // SAFETY: the file and its directory belong to this user, and nobody else may write there (`Directory`); this
             // user's cache puts modules there that the compiler made, and never changes a file that has its name.
-            let module = unsafe { Module::map(file, at) }.map_err(|e| e.to_string())?;
+            let module = unsafe { Module::map(file, offset) }.map_err(|e| e.to_string())?;
             Ok(Some(Entry::Module(module.into(), report)))
         }
     }

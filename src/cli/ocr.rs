@@ -26,8 +26,8 @@ pub fn preprocess(picture: &DynamicImage) -> Result<Tensor> {
     let mut values = vec![0f32; (3 * HEIGHT * padded) as usize];
     for (x, y, pixel) in pixels.enumerate_pixels() {
         for (channel, &value) in pixel.0.iter().rev().enumerate() {
-            let at = (channel as u32 * HEIGHT + y) * padded + x;
-            values[at as usize] = f32::from(value) / 127.5 - 1.0;
+            let index = (channel as u32 * HEIGHT + y) * padded + x;
+            values[index as usize] = f32::from(value) / 127.5 - 1.0;
         }
     }
     Ok(Tensor::new(&[1, 3, i64::from(HEIGHT), i64::from(padded)], &values))

@@ -94,8 +94,8 @@ impl emit::Frame for Emitter<'_> {
                 a64!(self ; sub sp, sp, x16);
             }
         }
-        for (class, r, at) in self.saved() {
-            let (base, offset) = self.stack(at, 8);
+        for (class, r, slot) in self.saved() {
+            let (base, offset) = self.stack(slot, 8);
             match class {
                 Class::Gpr => a64!(self ; str X(r), [XSP(base), offset]),
                 Class::Vector => a64!(self ; str D(r), [XSP(base), offset]),
@@ -105,8 +105,8 @@ impl emit::Frame for Emitter<'_> {
     }
 
     fn epilogue(&mut self) {
-        for (class, r, at) in self.saved() {
-            let (base, offset) = self.stack(at, 8);
+        for (class, r, slot) in self.saved() {
+            let (base, offset) = self.stack(slot, 8);
             match class {
                 Class::Gpr => a64!(self ; ldr X(r), [XSP(base), offset]),
                 Class::Vector => a64!(self ; ldr D(r), [XSP(base), offset]),

@@ -45,11 +45,11 @@ pub fn instructions(code: &[u8]) -> Vec<(usize, String)> {
             break;
         }
     }
-    let mut at = decoder.position().next_multiple_of(8);
-    while at < code.len() {
-        let bytes: Vec<String> = code[at..code.len().min(at + 8)].iter().map(|b| format!("{b:02x}")).collect();
-        lines.push((at, format!(".byte {}", bytes.join(" "))));
-        at += 8;
+    let mut offset = decoder.position().next_multiple_of(8);
+    while offset < code.len() {
+        let bytes: Vec<String> = code[offset..code.len().min(offset + 8)].iter().map(|b| format!("{b:02x}")).collect();
+        lines.push((offset, format!(".byte {}", bytes.join(" "))));
+        offset += 8;
     }
     lines
 }

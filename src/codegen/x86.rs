@@ -164,18 +164,18 @@ impl emit::Frame for Emitter<'_> {
     }
 
     fn spill(&mut self, class: Class, s: u8, slot: u32) {
-        let at = self.arch.frame.slot(class, slot);
+        let offset = self.arch.frame.slot(class, slot);
         match class {
-            Class::Gpr => dynasm!(self.asm ; .arch x64 ; mov [rsp + at], Rq(s)),
-            Class::Vector => self.store(opcode::STORE_PS, self.widest(), s, on_stack(at)),
+            Class::Gpr => dynasm!(self.asm ; .arch x64 ; mov [rsp + offset], Rq(s)),
+            Class::Vector => self.store(opcode::STORE_PS, self.widest(), s, on_stack(offset)),
         }
     }
 
     fn reload(&mut self, class: Class, d: u8, slot: u32) {
-        let at = self.arch.frame.slot(class, slot);
+        let offset = self.arch.frame.slot(class, slot);
         match class {
-            Class::Gpr => dynasm!(self.asm ; .arch x64 ; mov Rq(d), [rsp + at]),
-            Class::Vector => self.load(opcode::LOAD_PS, self.widest(), d, on_stack(at)),
+            Class::Gpr => dynasm!(self.asm ; .arch x64 ; mov Rq(d), [rsp + offset]),
+            Class::Vector => self.load(opcode::LOAD_PS, self.widest(), d, on_stack(offset)),
         }
     }
 }
@@ -270,10 +270,10 @@ impl Emitter<'_> {
     /// An instruction whose memory operand is the constant at `label`.
     fn vector_relative(&mut self, e: Encoding, label: DynamicLabel) {
         self.arch.bytes.clear();
-        let at = encode(&e, &mut self.arch.bytes).expect("a relative operand");
+        let position = encode(&e, &mut self.arch.bytes).expect("a relative operand");
         self.asm.extend(self.arch.bytes.iter());
         let kind = X64Relocation::from_size(RelocationKind::Relative, RelocationSize::DWord);
-        self.asm.dynamic_relocation(label, 0, (self.arch.bytes.len() - at) as u8, 0, kind);
+        self.asm.dynamic_relocation(label, 0, (self.arch.bytes.len() - position) as u8, 0, kind);
     }
 
     fn op2(&mut self, op: Op, width: Width, dst: u8, src: u8) {

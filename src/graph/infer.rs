@@ -47,9 +47,9 @@ pub fn infer(op: &Op, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
 pub fn broadcast<'a>(shapes: impl IntoIterator<Item = &'a [i64]>) -> Option<Vec<i64>> {
     shapes.into_iter().try_fold(vec![], |a: Vec<i64>, b| {
         let rank = a.len().max(b.len());
-        let at = |s: &[i64], d: usize| if d + s.len() < rank { 1 } else { s[d + s.len() - rank] };
+        let extent = |s: &[i64], d: usize| if d + s.len() < rank { 1 } else { s[d + s.len() - rank] };
         (0..rank)
-            .map(|d| match (at(&a, d), at(b, d)) {
+            .map(|d| match (extent(&a, d), extent(b, d)) {
                 (x, y) if x == y => Some(x),
                 (1, y) => Some(y),
                 (x, 1) => Some(x),

@@ -46,7 +46,7 @@ pub fn lower(def: &Def, sizes: &Sizes) -> Checked<Program> {
     let mut order: Vec<BufferId> = (0..inputs.len() as u32).map(BufferId).collect();
     for output in outputs {
         match builder.arrays.iter().position(|a| a.name == *output.name) {
-            Some(at) if at >= inputs.len() => order.push(BufferId(at as u32)),
+            Some(index) if index >= inputs.len() => order.push(BufferId(index as u32)),
             Some(_) => {
                 return Err(Diagnostic::invalid(output.name.span, format!("the output `{}` is an input", output.name)));
             }

@@ -52,41 +52,41 @@ fn in_word(c: char) -> bool {
 /// The tokens of `text`; the last one is [`Token::End`].
 pub fn tokens(text: &str) -> Checked<Vec<(Token, Span)>> {
     let mut out = vec![];
-    let mut at = 0;
-    while let Some(c) = text[at..].chars().next() {
-        let rest = &text[at..];
-        let span = |length: usize| Span { start: at as u32, end: (at + length) as u32 };
+    let mut offset = 0;
+    while let Some(c) = text[offset..].chars().next() {
+        let rest = &text[offset..];
+        let span = |length: usize| Span { start: offset as u32, end: (offset + length) as u32 };
         let length_while = |f: fn(char) -> bool| rest.find(|c| !f(c)).unwrap_or(rest.len());
         // Of the symbols only `min=`, `max=` and theirs begin as words do.
         let symbol = || if begins_word(c) && c != 'm' { None } else { symbol(rest) };
         if c.is_whitespace() {
-            at += length_while(char::is_whitespace);
+            offset += length_while(char::is_whitespace);
         } else if c == '#' {
-            at += rest.find('\n').unwrap_or(rest.len());
+            offset += rest.find('\n').unwrap_or(rest.len());
         } else if c == '"' {
             let line = rest[1..].lines().next().unwrap_or("");
             let Some(length) = line.find('"') else {
                 return Err(Diagnostic::invalid(span(1 + line.len()), "this text has no closing `\"` on its line"));
             };
             out.push((Token::Quoted(line[..length].into()), span(length + 2)));
-            at += length + 2;
+            offset += length + 2;
         } else if c.is_ascii_digit() {
             let (token, length) = number(rest).map_err(|(m, length)| Diagnostic::invalid(span(length), m))?;
             out.push((token, span(length)));
-            at += length;
+            offset += length;
         } else if let Some(symbol) = symbol() {
             out.push((Token::Symbol(symbol), span(symbol.len())));
-            at += symbol.len();
+            offset += symbol.len();
         } else if begins_word(c) {
             let length = length_while(in_word);
             out.push((Token::Word(rest[..length].into()), span(length)));
-            at += length;
+            offset += length;
         } else {
             let shown = if c.is_ascii() { format!("`{c}`") } else { format!("`{c}` (U+{:04X})", c as u32) };
             return Err(Diagnostic::invalid(span(c.len_utf8()), format!("the character {shown} has no meaning here")));
         }
     }
-    out.push((Token::End, Span { start: at as u32, end: at as u32 }));
+    out.push((Token::End, Span { start: offset as u32, end: offset as u32 }));
     Ok(out)
 }
 
@@ -101,7 +101,7 @@ fn symbol(rest: &str) -> Option<&'static str> {
 /// An integer, or a real number with a point or an exponent. `0..4` begins with an integer.
 fn number(rest: &str) -> Result<(Token, usize), (String, usize)> {
     let digits = |from: usize| from + rest[from..].find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len() - from);
-    let followed = |at: usize| rest[at..].starts_with(|c: char| c.is_ascii_digit());
+    let followed = |from: usize| rest[from..].starts_with(|c: char| c.is_ascii_digit());
     let mut end = digits(0);
     let mut real = false;
     if rest[end..].starts_with('.') && followed(end + 1) {

@@ -39,7 +39,7 @@ const ABSENT: [(&str, &str); 4] = [
 /// The rest of a text.
 pub(in crate::language) struct Parser {
     tokens: Vec<(Token, Span)>,
-    at: usize,
+    position: usize,
     style: Style,
     depth: usize,
     operations: usize,
@@ -47,20 +47,20 @@ pub(in crate::language) struct Parser {
 
 impl Parser {
     pub(in crate::language) fn new(tokens: Vec<(Token, Span)>) -> Parser {
-        Parser { tokens, at: 0, style: Style::Round, depth: 0, operations: 0 }
+        Parser { tokens, position: 0, style: Style::Round, depth: 0, operations: 0 }
     }
 
     pub(in crate::language) fn peek(&self) -> &Token {
-        &self.tokens[self.at].0
+        &self.tokens[self.position].0
     }
 
     pub(in crate::language) fn span(&self) -> Span {
-        self.tokens[self.at].1
+        self.tokens[self.position].1
     }
 
     /// The place of the token before.
     pub(in crate::language) fn last(&self) -> Span {
-        self.tokens[self.at.saturating_sub(1)].1
+        self.tokens[self.position.saturating_sub(1)].1
     }
 
     pub(in crate::language) fn is(&self, symbol: &str) -> bool {
@@ -68,17 +68,17 @@ impl Parser {
     }
 
     fn is_after(&self, symbol: &str) -> bool {
-        matches!(self.tokens.get(self.at + 1), Some((Token::Symbol(s), _)) if *s == symbol)
+        matches!(self.tokens.get(self.position + 1), Some((Token::Symbol(s), _)) if *s == symbol)
     }
 
     /// The token after this one.
     pub(in crate::language) fn following(&self) -> &Token {
-        &self.tokens[(self.at + 1).min(self.tokens.len() - 1)].0
+        &self.tokens[(self.position + 1).min(self.tokens.len() - 1)].0
     }
 
     /// Returns true if this token touches the next one.
     fn is_joined(&self) -> bool {
-        self.tokens.get(self.at + 1).is_some_and(|(_, next)| next.start == self.span().end)
+        self.tokens.get(self.position + 1).is_some_and(|(_, next)| next.start == self.span().end)
     }
 
     pub(in crate::language) fn is_word(&self, word: &str) -> bool {
@@ -86,7 +86,7 @@ impl Parser {
     }
 
     pub(in crate::language) fn step(&mut self) {
-        self.at = (self.at + 1).min(self.tokens.len() - 1);
+        self.position = (self.position + 1).min(self.tokens.len() - 1);
     }
 
     pub(in crate::language) fn accept(&mut self, symbol: &str) -> bool {
@@ -353,7 +353,7 @@ impl Parser {
 
     /// `k in 0..4`, or `k <= i`.
     fn condition(&mut self) -> Checked<Condition> {
-        if let (Token::Word(_), Some((Token::Word(next), _))) = (self.peek(), self.tokens.get(self.at + 1))
+        if let (Token::Word(_), Some((Token::Word(next), _))) = (self.peek(), self.tokens.get(self.position + 1))
             && next == "in"
         {
             let name = self.name("an index")?;
@@ -371,7 +371,7 @@ impl Parser {
 
     /// Parses the target of an assignment.
     fn target(&mut self) -> Checked<(Name, Vec<Expr>)> {
-        if let (Token::Word(word), Some((Token::Word(_), _))) = (self.peek(), self.tokens.get(self.at + 1))
+        if let (Token::Word(word), Some((Token::Word(_), _))) = (self.peek(), self.tokens.get(self.position + 1))
             && let Some((_, instead)) = ABSENT.into_iter().find(|a| a.0 == word)
         {
             return Err(Diagnostic::invalid(self.span(), format!("there is no `{word}`: {instead}")));

@@ -44,7 +44,7 @@ impl Source {
             return error;
         }
         let start = (span.start as usize).min(self.text.len());
-        let line_start = self.text[..start].rfind('\n').map_or(0, |at| at + 1);
+        let line_start = self.text[..start].rfind('\n').map_or(0, |newline| newline + 1);
         let line = self.text[line_start..].lines().next().unwrap_or("").trim_end();
         let number = self.text[..start].matches('\n').count() + 1;
         let before = &self.text[line_start..start];
@@ -89,11 +89,11 @@ mod tests {
     #[test]
     fn messages_show_line_and_column() {
         let source = Source { name: "a.tile".into(), text: "def x\n\tY(é, i] = 1\n".into() };
-        let at = source.text.find(']').unwrap() as u32;
-        let problem = Diagnostic::invalid(Span { start: at, end: at + 1 }, "expected `)`");
+        let start = source.text.find(']').unwrap() as u32;
+        let problem = Diagnostic::invalid(Span { start, end: start + 1 }, "expected `)`");
         let text = source.error(problem).to_string();
         assert_eq!(text, "invalid: a.tile:2:8: expected `)`\n    \tY(é, i] = 1\n    \t      ^");
-        let refused = Diagnostic { span: Span { start: at, end: at + 1 }, error: Error::refused("no") };
+        let refused = Diagnostic { span: Span { start, end: start + 1 }, error: Error::refused("no") };
         let Error::Schedule(refusal) = source.error(refused) else { panic!("a refusal") };
         assert_eq!(refusal.span.map(|bytes| &source.text[bytes]), Some("]"));
         let end = source.text.len() as u32;

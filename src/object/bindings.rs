@@ -94,7 +94,7 @@ impl Bindings {
     pub fn extent(&self, binding: usize, factor: i64, offset: i64) -> String {
         let growing = self.dimensions.iter().find_map(|dimension| Some((dimension, dimension.sizes[binding].offset?)));
         match growing {
-            Some((dimension, at)) => sum(&dimension.name, factor, offset.saturating_sub(factor.saturating_mul(at))),
+            Some((dimension, base)) => sum(&dimension.name, factor, offset.saturating_sub(factor.saturating_mul(base))),
             None => sum("count", factor, offset),
         }
     }
@@ -147,9 +147,13 @@ impl Bindings {
             let size = &dimension.sizes[binding];
             parts.push(takes(&dimension.name, size));
             match (size.offset, growing) {
-                (Some(offset), Some((other, at))) => {
+                (Some(offset), Some((other, other_offset))) => {
                     // both are in a range of counts: the difference has a number
-                    parts.push(format!("{} - {other} == {}", dimension.name, number(offset.saturating_sub(at))));
+                    parts.push(format!(
+                        "{} - {other} == {}",
+                        dimension.name,
+                        number(offset.saturating_sub(other_offset))
+                    ));
                 }
                 (Some(offset), None) => growing = Some((&dimension.name, offset)),
                 (None, _) => {}

@@ -39,9 +39,9 @@ pub fn object(module: &Module, signature: &Signature) -> Result<Vec<u8>> {
                 let Some(code) = code.and_then(|(start, end)| binding.code().get(start..end)) else {
                     return Err(Error::Internal(format!("the code of `{}` lies outside of the module", kernel.name)));
                 };
-                let at = start + phase.offset;
-                add_symbol(&mut object, symbol, SymbolKind::Text, text, at, phase.bytes);
-                frames.add(code, at).map_err(|e| e.context(&format!("kernel `{}`", kernel.name)))?;
+                let offset = start + phase.offset;
+                add_symbol(&mut object, symbol, SymbolKind::Text, text, offset, phase.bytes);
+                frames.add(code, offset).map_err(|e| e.context(&format!("kernel `{}`", kernel.name)))?;
             }
         }
     }
@@ -51,12 +51,12 @@ pub fn object(module: &Module, signature: &Signature) -> Result<Vec<u8>> {
         let mut start = None;
         for chunk in constants.chunks() {
             let alignment = if start.is_none() { WEIGHTS_ALIGNMENT as u64 } else { 1 };
-            let at = object.append_section_data(data, chunk, alignment);
-            start.get_or_insert(at);
+            let offset = object.append_section_data(data, chunk, alignment);
+            start.get_or_insert(offset);
         }
         let name = format!("{}_weights", signature.name);
-        let (at, bytes) = (start.unwrap_or_default(), constants.len());
-        add_symbol(&mut object, &name, SymbolKind::Data, data, at, bytes);
+        let (offset, bytes) = (start.unwrap_or_default(), constants.len());
+        add_symbol(&mut object, &name, SymbolKind::Data, data, offset, bytes);
     }
     add_frames(&mut object, frames, text)?;
     // Without this section a linker makes the stack executable.

@@ -263,11 +263,11 @@ impl<'m> Steps<'m> {
             }
             BufferPlace::Input(i) => self.array(|p| p.input == Some(i as usize)),
             BufferPlace::Output(o) => self.array(|p| p.output == Some(o as usize)),
-            BufferPlace::Arena(at) => Ok(format!("s->arena + {at}")),
-            BufferPlace::Weights(at) => {
+            BufferPlace::Arena(offset) => Ok(format!("s->arena + {offset}")),
+            BufferPlace::Weights(offset) => {
                 let place = match self.module.buffers()[buffer.0 as usize].bytes()? {
                     0 => Some(0),
-                    _ => self.signature.constants.offset(self.binding, at),
+                    _ => self.signature.constants.offset(self.binding, offset),
                 };
                 let place = place.ok_or_else(|| Error::Internal(format!("constant {} has no place", buffer.0)))?;
                 Ok(format!("(unsigned char *)(uintptr_t)(s->weights + {place})"))

@@ -64,7 +64,7 @@ impl Frames {
         let length = u32::try_from(code.len()).map_err(|_| Error::Limit("code of more than 4 GiB".into()))?;
         // the only symbol is that of the code
         let mut entry = FrameDescriptionEntry::new(Address::Symbol { symbol: 0, addend: offset as i64 }, length);
-        changes.into_iter().for_each(|(at, change)| entry.add_instruction(at, change));
+        changes.into_iter().for_each(|(code_offset, change)| entry.add_instruction(code_offset, change));
         self.table.add_fde(self.common, entry);
         Ok(())
     }

@@ -259,9 +259,9 @@ mod tests {
     fn matched(p: &crate::poly::statement::Program, lane: &str) -> Result<Match, Mismatch> {
         let scop = build::build("t", p).unwrap();
         let id = scop.ids().find(|&s| scop.statement(s).reduce.is_some()).unwrap();
-        let at = scop.statement(id).iterators.iter().position(|i| i.name == lane).unwrap();
+        let iterator = scop.statement(id).iterators.iter().position(|i| i.name == lane).unwrap();
         let target = samples::with_rows(Target::avx512());
-        select(&target.instructions, &scop, id, Var(at as u32))
+        select(&target.instructions, &scop, id, Var(iterator as u32))
     }
 
     #[test]

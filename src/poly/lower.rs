@@ -242,8 +242,8 @@ impl<'a> Lowering<'a> {
             let each: Vec<(Vec<StatementId>, Node)> = statements.iter().map(|&s| (vec![s], Node::Leaf)).collect();
             self.place(&each, statements, &mut state)?;
         }
-        let (at, mut state) = self.class(row, &state)?;
-        let Class { base, extent, .. } = state.classes[at].clone();
+        let (class, mut state) = self.class(row, &state)?;
+        let Class { base, extent, .. } = state.classes[class].clone();
         if state.mode != Mode::Body && self.reduces(row, statements[0]) {
             return self.rows(rest, child, statements, &state);
         }
@@ -256,8 +256,8 @@ impl<'a> Lowering<'a> {
         let (full, left) = (extent / row.tile, extent % row.tile);
         let mut out = vec![];
         let mut inside = |l: &mut Self, base: Affine, extent: i64| {
-            state.classes[at].base = base;
-            state.classes[at].extent = extent;
+            state.classes[class].base = base;
+            state.classes[class].extent = extent;
             l.rows(rest, child, statements, &state)
         };
         if full == 1 && !instruction {

@@ -203,8 +203,8 @@ impl Pack {
         }
         let rank = self.shape.len();
         // The two innermost dimensions are loops of their own; the others are counted up like an odometer.
-        let at = |d: usize| if d < rank { self.shape[d] } else { 1 };
-        let (rows, columns) = if rank >= 2 { (at(rank - 2), at(rank - 1)) } else { (1, at(0)) };
+        let extent = |d: usize| if d < rank { self.shape[d] } else { 1 };
+        let (rows, columns) = if rank >= 2 { (extent(rank - 2), extent(rank - 1)) } else { (1, extent(0)) };
         let (row, column) = (Var(rank.wrapping_sub(2) as u32), Var(rank.saturating_sub(1) as u32));
         let (row_step, column_step) = (if rank >= 2 { offset.coefficient(row) } else { 0 }, offset.coefficient(column));
         let outer = &self.shape[..rank.saturating_sub(2)];

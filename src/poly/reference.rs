@@ -40,11 +40,11 @@ fn define(d: &Definition, tensors: &mut [Tensor]) -> Result<()> {
     let sum_dtype = if wide { DType::F64 } else { dtype };
     for_each_point(&d.iterators[..d.outer], &mut |outer| {
         let mut total = d.reduce.map(|op| Scalar::neutral(op, sum_dtype)).transpose()?.map(Value::from);
-        let mut at = outer.to_vec();
+        let mut point = outer.to_vec();
         for_each_point(&d.iterators[d.outer..], &mut |inner| {
-            at.truncate(d.outer);
-            at.extend(inner);
-            let instance = Instance { at: &at, tensors };
+            point.truncate(d.outer);
+            point.extend(inner);
+            let instance = Instance { point: &point, tensors };
             if d.conditions.iter().any(|c| instance.affine(c) < 0) {
                 return Ok(());
             }
@@ -62,7 +62,7 @@ fn define(d: &Definition, tensors: &mut [Tensor]) -> Result<()> {
         })?;
         let Some(total) = total else { return Ok(()) };
         let offset = {
-            let instance = Instance { at: outer, tensors };
+            let instance = Instance { point: outer, tensors };
             let target = &tensors[d.target.0 as usize];
             offset(target, d.write.iter().map(|w| Ok(instance.affine(w))))?
         };
@@ -74,8 +74,8 @@ fn define(d: &Definition, tensors: &mut [Tensor]) -> Result<()> {
 /// Replaces or updates an element for each point, in their order.
 fn scatter(d: &Definition, tensors: &mut [Tensor]) -> Result<()> {
     let subscripts = d.subscripts();
-    for_each_point(&d.iterators, &mut |at| {
-        let instance = Instance { at, tensors };
+    for_each_point(&d.iterators, &mut |point| {
+        let instance = Instance { point, tensors };
         if d.conditions.iter().all(|c| instance.affine(c) >= 0) {
             let x = instance.value(&d.body)?;
             let to = offset(&tensors[d.target.0 as usize], subscripts.iter().map(|i| instance.subscript(i)))?;
@@ -138,12 +138,12 @@ pub fn instances(scop: &Scop, schedule: &Schedule) -> Vec<(Vec<i64>, StatementId
 pub fn run(scop: &Scop, schedule: &Schedule, tensors: &mut [Tensor]) {
     for (_, id, point) in instances(scop, schedule) {
         let s = scop.statement(id);
-        let instance = Instance { at: &point, tensors };
+        let instance = Instance { point: &point, tensors };
         let x = instance.value(&s.body).unwrap();
         let subscripts = s.subscripts();
-        let at = subscripts.iter().map(|i| instance.subscript(i));
-        let at = offset(&tensors[s.target.0 as usize], at).unwrap();
-        update(&mut tensors[s.target.0 as usize], at, s.reduce, x).unwrap();
+        let values = subscripts.iter().map(|i| instance.subscript(i));
+        let to = offset(&tensors[s.target.0 as usize], values).unwrap();
+        update(&mut tensors[s.target.0 as usize], to, s.reduce, x).unwrap();
     }
 }
 
@@ -162,13 +162,13 @@ fn offset(t: &Tensor, index: impl std::iter::Iterator<Item = Result<i64>>) -> Re
 
 /// The values of iterators, and what tensors hold.
 struct Instance<'a> {
-    at: &'a [i64],
+    point: &'a [i64],
     tensors: &'a [Tensor],
 }
 
 impl Point for Instance<'_> {
     fn affine(&self, a: &Affine) -> i64 {
-        a.evaluate(|v| self.at[v.0 as usize])
+        a.evaluate(|v| self.point[v.0 as usize])
     }
 
     fn load(&self, access: &Access) -> Result<Value> {

@@ -66,14 +66,14 @@ fn apply_in_order(original: &SourceProgram, primitives: &[Placed]) -> std::resul
     let mut first = 0;
     let part = |states: Vec<Transformed>, first: usize, end: usize| {
         let tree = states[0].clone();
-        prove(states, &primitives[first..end]).map_err(|(at, e)| match first.checked_sub(1) {
+        prove(states, &primitives[first..end]).map_err(|(index, e)| match first.checked_sub(1) {
             // The tree that the last primitive that changes programs made.
-            Some(last) if at == 0 => match illegal(&tree) {
+            Some(last) if index == 0 => match illegal(&tree) {
                 Some(own) => (last, shown(own, &tree, &primitives[last].primitive)),
                 None if first == end => (last, shown(e, &tree, &primitives[last].primitive)),
                 None => (first, e),
             },
-            _ => (first + at, e),
+            _ => (first + index, e),
         })
     };
     for (i, p) in primitives.iter().enumerate() {
@@ -107,11 +107,11 @@ fn prove(mut states: Vec<Transformed>, primitives: &[Placed]) -> std::result::Re
         Err(e) => e,
     };
     loop {
-        let at = states.len() - 1;
+        let index = states.len() - 1;
         let before = states.pop().expect("the first state is legal");
         match legality::check(&before.scop, &dependences, &before.schedule) {
-            Err(e) if at > 0 => (last, refusal) = (before, e),
-            _ => return Err((at, shown(refusal, &last, &primitives[at].primitive))),
+            Err(e) if index > 0 => (last, refusal) = (before, e),
+            _ => return Err((index, shown(refusal, &last, &primitives[index].primitive))),
         }
     }
 }
@@ -124,17 +124,17 @@ fn check_loops(
     primitives: &[Placed],
 ) -> std::result::Result<Proven, (usize, Error)> {
     let end = primitives.len().saturating_sub(1);
-    let refused = |at: usize, tree: &Transformed, e: Error| match primitives.get(at) {
-        Some(p) => (at, shown(e, tree, &p.primitive)),
-        None => (at, e),
+    let refused = |index: usize, tree: &Transformed, e: Error| match primitives.get(index) {
+        Some(p) => (index, shown(e, tree, &p.primitive)),
+        None => (index, e),
     };
     loops::check_outermost(&tree.schedule.root, None, false).map_err(|e| refused(end, tree, e))?;
     if !tree.packings.is_empty() || !tree.scop.privates.is_empty() {
         let packs = |p: &Placed| {
             matches!(p.primitive, Primitive::CacheRead { .. } | Primitive::Pack { .. } | Primitive::PackRead { .. })
         };
-        let at = primitives.iter().rposition(packs).unwrap_or(end);
-        proven.try_loops().map_err(|e| refused(at, proven.state(), e))?;
+        let index = primitives.iter().rposition(packs).unwrap_or(end);
+        proven.try_loops().map_err(|e| refused(index, proven.state(), e))?;
     }
     Ok(proven)
 }

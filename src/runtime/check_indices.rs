@@ -231,10 +231,10 @@ mod tests {
     #[test]
     fn an_element_outside_is_found_at_each_place_of_a_vector() {
         for (dtype, bytes, wrong) in [(DType::I32, 4, -1i64), (DType::I64, 8, -1), (DType::I64, 8, 1 << 40)] {
-            for at in 0..2 * 128 / bytes + 3 {
+            for position in 0..2 * 128 / bytes + 3 {
                 let mut data = vec![0u8; (2 * 128 / bytes + 3) * bytes];
                 assert_eq!(first(dtype, &data, (0, 1), (0, 6), 1), None);
-                data[at * bytes..][..bytes].copy_from_slice(&wrong.to_le_bytes()[..bytes]);
+                data[position * bytes..][..bytes].copy_from_slice(&wrong.to_le_bytes()[..bytes]);
                 let text = first(dtype, &data, (0, 1), (0, 6), 1).unwrap();
                 assert_eq!(text, format!("invalid: index {wrong} in tensor `x` lies outside of 0..=6"));
             }

@@ -34,11 +34,11 @@ pub fn bars(bars: &[Bar]) -> String {
         element(&mut out, &format!("<rect x='0' y='{y:.0}' width='{width:.1}' height='16' fill='{shade}'/>"));
         let spread = (x(q1), x(q3));
         element(&mut out, &stroke((spread.0, middle), (spread.1, middle), "#000", 2.0));
-        for at in [spread.0, spread.1] {
-            element(&mut out, &stroke((at, middle - 4.0), (at, middle + 4.0), "#000", 1.0));
+        for quartile in [spread.0, spread.1] {
+            element(&mut out, &stroke((quartile, middle - 4.0), (quartile, middle + 4.0), "#000", 1.0));
         }
-        let at = x(min);
-        element(&mut out, &stroke((at, middle - 8.0), (at, middle + 8.0), "#c00", 1.0));
+        let minimum = x(min);
+        element(&mut out, &stroke((minimum, middle - 8.0), (minimum, middle + 8.0), "#c00", 1.0));
     }
     element(&mut out, &format!("<text class='small' x='0' y='{:.0}'>from 0; red: minimum</text>", height - 3.0));
     out + "</svg>"
@@ -73,13 +73,19 @@ pub fn roofline(machine: &Machine, peak: f64, home: usize, points: &[Point]) -> 
     let mut out = open(HEIGHT, "roofline");
     for tick in decades(low, high) {
         element(&mut out, &stroke((LEFT, y(tick)), (WIDTH, y(tick)), "#ddd", 1.0));
-        let (at, by) = (LEFT - 4.0, y(tick) + 4.0);
-        element(&mut out, &format!("<text class='small' x='{at:.0}' y='{by:.0}' text-anchor='end'>{tick}</text>"));
+        let (text_x, text_y) = (LEFT - 4.0, y(tick) + 4.0);
+        element(
+            &mut out,
+            &format!("<text class='small' x='{text_x:.0}' y='{text_y:.0}' text-anchor='end'>{tick}</text>"),
+        );
     }
     for tick in decades(left, right) {
         element(&mut out, &stroke((x(tick), 0.0), (x(tick), HEIGHT - BOTTOM), "#ddd", 1.0));
-        let (at, by) = (x(tick), HEIGHT - BOTTOM + 13.0);
-        element(&mut out, &format!("<text class='small' x='{at:.0}' y='{by:.0}' text-anchor='middle'>{tick}</text>"));
+        let (text_x, text_y) = (x(tick), HEIGHT - BOTTOM + 13.0);
+        element(
+            &mut out,
+            &format!("<text class='small' x='{text_x:.0}' y='{text_y:.0}' text-anchor='middle'>{tick}</text>"),
+        );
     }
     for (i, level) in machine.levels.iter().enumerate() {
         let start = left.max(low / level.gb_per_second);
@@ -89,25 +95,31 @@ pub fn roofline(machine: &Machine, peak: f64, home: usize, points: &[Point]) -> 
         element(&mut out, &stroke(from, to, "#555", weight));
         // Written along the roof, where it leaves the plot at the left or below.
         let angle = (to.1 - from.1).atan2(to.0 - from.0).to_degrees();
-        let (at, by) = (from.0 + 0.1 * (to.0 - from.0), from.1 + 0.1 * (to.1 - from.1) - 3.0);
-        let place = format!("x='{at:.0}' y='{by:.0}' transform='rotate({angle:.1} {at:.0} {by:.0})'");
+        let (text_x, text_y) = (from.0 + 0.1 * (to.0 - from.0), from.1 + 0.1 * (to.1 - from.1) - 3.0);
+        let place = format!("x='{text_x:.0}' y='{text_y:.0}' transform='rotate({angle:.1} {text_x:.0} {text_y:.0})'");
         element(&mut out, &format!("<text class='small' {place}>{}</text>", level.name));
     }
     let nearest = machine.levels.iter().map(|l| peak / l.gb_per_second).fold(f64::INFINITY, f64::min);
     element(&mut out, &stroke((x(nearest), y(peak)), (WIDTH, y(peak)), "#555", 2.5));
-    let (at, by) = (WIDTH - 2.0, y(peak) - 4.0);
-    element(&mut out, &format!("<text class='small' x='{at}' y='{by:.0}' text-anchor='end'>{peak:.0} GFLOP/s</text>"));
+    let (text_x, text_y) = (WIDTH - 2.0, y(peak) - 4.0);
+    element(
+        &mut out,
+        &format!("<text class='small' x='{text_x}' y='{text_y:.0}' text-anchor='end'>{peak:.0} GFLOP/s</text>"),
+    );
     for p in &points {
         let (cx, cy, shade) = (x(p.intensity), y(p.gflops), p.shade);
         let circle = format!("<circle cx='{cx:.1}' cy='{cy:.1}' r='9' fill='{shade}' stroke='#000'/>");
         element(&mut out, &circle);
-        let (by, ink) = (cy + 4.0, if shade == DARK { "#fff" } else { "#000" });
-        let place = format!("class='small' x='{cx:.1}' y='{by:.1}' text-anchor='middle' fill='{ink}'");
+        let (text_y, ink) = (cy + 4.0, if shade == DARK { "#fff" } else { "#000" });
+        let place = format!("class='small' x='{cx:.1}' y='{text_y:.1}' text-anchor='middle' fill='{ink}'");
         element(&mut out, &format!("<text {place}>{}</text>", p.number));
     }
-    let (at, by) = ((LEFT + WIDTH) / 2.0, HEIGHT - 5.0);
+    let (text_x, text_y) = ((LEFT + WIDTH) / 2.0, HEIGHT - 5.0);
     let text = "operations per byte from where the data lie";
-    element(&mut out, &format!("<text class='small' x='{at:.0}' y='{by:.0}' text-anchor='middle'>{text}</text>"));
+    element(
+        &mut out,
+        &format!("<text class='small' x='{text_x:.0}' y='{text_y:.0}' text-anchor='middle'>{text}</text>"),
+    );
     out + "</svg>"
 }
 

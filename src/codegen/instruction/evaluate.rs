@@ -10,7 +10,7 @@ use crate::runtime::{DType, Error, Result};
 struct Registers<'a> {
     row: &'a TensorInstruction,
     registers: &'a [&'a [u8]],
-    at: Vec<i64>,
+    values: Vec<i64>,
 }
 
 impl Registers<'_> {
@@ -31,7 +31,7 @@ impl Registers<'_> {
 
 impl Point for Registers<'_> {
     fn affine(&self, a: &Affine) -> i64 {
-        a.evaluate(|v: Var| self.at[v.0 as usize])
+        a.evaluate(|v: Var| self.values[v.0 as usize])
     }
 
     fn load(&self, access: &Access) -> Result<Value> {
@@ -51,12 +51,12 @@ impl TensorInstruction {
         let first = first.as_slice();
         let registers: Vec<&[u8]> = std::iter::once(first).chain(operands.iter().copied()).collect();
         let target = &self.operands[0];
-        let mut point = Registers { row: self, registers: &registers, at: vec![0; self.iterators.len()] };
+        let mut point = Registers { row: self, registers: &registers, values: vec![0; self.iterators.len()] };
         let summed: Vec<Var> = self.summed().collect();
         for element in 0..self.elements(0) {
             let mut rest = element;
             for &v in target.indices.iter().rev() {
-                point.at[v.0 as usize] = rest % self.extent(v);
+                point.values[v.0 as usize] = rest % self.extent(v);
                 rest /= self.extent(v);
             }
             let start = element as usize * target.dtype.bytes();
@@ -66,7 +66,7 @@ impl TensorInstruction {
                 std::iter::Iterator::try_fold(&mut terms, total, |total, term| {
                     let mut rest = term;
                     for &v in summed.iter().rev() {
-                        point.at[v.0 as usize] = rest % self.extent(v);
+                        point.values[v.0 as usize] = rest % self.extent(v);
                         rest /= self.extent(v);
                     }
                     add_term(total, &self.body, &point)
@@ -100,13 +100,13 @@ impl TensorInstruction {
     /// [`Error::Internal`] where the row's semantics do not fit its operands.
     pub fn for_each_term(&self, accumulator: &[u8], operands: &[&[u8]], mut f: impl FnMut(usize, Value)) -> Result<()> {
         let registers: Vec<&[u8]> = std::iter::once(accumulator).chain(operands.iter().copied()).collect();
-        let mut point = Registers { row: self, registers: &registers, at: vec![0; self.iterators.len()] };
+        let mut point = Registers { row: self, registers: &registers, values: vec![0; self.iterators.len()] };
         let order: Vec<Var> = self.operands[0].indices.iter().copied().chain(self.summed()).collect();
         let terms: i64 = self.summed().map(|v| self.extent(v)).product();
         for step in 0..self.elements(0) * terms {
             let mut rest = step;
             for &v in order.iter().rev() {
-                point.at[v.0 as usize] = rest % self.extent(v);
+                point.values[v.0 as usize] = rest % self.extent(v);
                 rest /= self.extent(v);
             }
             f((step / terms) as usize, point.value(&self.body)?);

@@ -192,7 +192,7 @@ impl TensorInstruction {
                     point[v.0 as usize] = rest % self.extent(v);
                     rest /= self.extent(v);
                 }
-                let offset = o.indices.iter().fold(0, |at, &v| at * self.extent(v) + point[v.0 as usize]);
+                let offset = o.indices.iter().fold(0, |offset, &v| offset * self.extent(v) + point[v.0 as usize]);
                 show(Value::load(o.dtype, &registers[n][offset as usize * o.dtype.bytes()..]))
             };
             let values: Vec<String> = (0..count).map(value).collect();

@@ -66,7 +66,7 @@ fn tokens(text: &str) -> Vec<(String, usize)> {
 pub(crate) struct Parser {
     what: &'static str,
     tokens: Vec<(String, usize)>,
-    at: usize,
+    position: usize,
     nest: LoopNest,
     pub buffers: HashMap<String, BufferId>,
     pub vars: HashMap<String, Var>,
@@ -78,7 +78,7 @@ impl Parser {
         Parser {
             what,
             tokens: tokens(text),
-            at: 0,
+            position: 0,
             nest: LoopNest { name: String::new(), buffers: vec![], vars: vec![], body: vec![] },
             buffers: HashMap::new(),
             vars: HashMap::new(),
@@ -86,11 +86,11 @@ impl Parser {
     }
 
     pub(crate) fn end(&self) -> Result<()> {
-        if self.at < self.tokens.len() { self.fail("the end") } else { Ok(()) }
+        if self.position < self.tokens.len() { self.fail("the end") } else { Ok(()) }
     }
 
     pub(crate) fn peek_at(&self, ahead: usize) -> &str {
-        self.tokens.get(self.at + ahead).map_or("", |t| t.0.as_str())
+        self.tokens.get(self.position + ahead).map_or("", |t| t.0.as_str())
     }
 
     pub(crate) fn peek(&self) -> &str {
@@ -98,18 +98,18 @@ impl Parser {
     }
 
     pub(crate) fn next(&mut self) -> String {
-        self.at += 1;
-        self.tokens.get(self.at - 1).map_or(String::new(), |t| t.0.clone())
+        self.position += 1;
+        self.tokens.get(self.position - 1).map_or(String::new(), |t| t.0.clone())
     }
 
     pub(crate) fn fail<T>(&self, wanted: &str) -> Result<T> {
-        let (token, line) = self.tokens.get(self.at).cloned().unwrap_or(("the end".into(), 0));
+        let (token, line) = self.tokens.get(self.position).cloned().unwrap_or(("the end".into(), 0));
         Err(Error::Invalid(format!("{}, line {line}: expected {wanted}, found {token}", self.what)))
     }
 
     pub(crate) fn accept(&mut self, token: &str) -> bool {
         let yes = self.peek() == token;
-        self.at += yes as usize;
+        self.position += yes as usize;
         yes
     }
 
@@ -129,7 +129,7 @@ impl Parser {
         let negative = self.accept("-");
         match self.peek().parse::<i64>() {
             Ok(v) => {
-                self.at += 1;
+                self.position += 1;
                 Ok(if negative { -v } else { v })
             }
             Err(_) => self.fail("an integer"),
@@ -139,7 +139,7 @@ impl Parser {
     pub(crate) fn dtype(&mut self) -> Result<DType> {
         match DType::named(self.peek()) {
             Some(d) => {
-                self.at += 1;
+                self.position += 1;
                 Ok(d)
             }
             None => self.fail("an element type"),
@@ -222,7 +222,7 @@ impl Parser {
         };
         let words = if matches!(kind, Some(LoopKind::Waves { .. } | LoopKind::Instruction(_))) { 2 } else { 1 };
         if let (Some(kind), true) = (kind, self.peek_at(words + 1) == "in") {
-            self.at += words;
+            self.position += words;
             let name = self.name()?;
             self.expect("in")?;
             let lower = self.bounds("max", "ceil")?;
@@ -235,7 +235,7 @@ impl Parser {
             return Ok(Stmt::Loop { var, lower, upper, step, kind, body });
         }
         if self.peek() == "let" && self.peek_at(2) == "=" {
-            self.at += 1;
+            self.position += 1;
             let name = self.name()?;
             self.expect("=")?;
             let Bound { affine: value, divisor } = self.bound("floor")?;
@@ -261,7 +261,7 @@ impl Parser {
             name => match BinaryOp::ALL.iter().find(|op| op.name() == name) {
                 None => return self.fail("= or an operation"),
                 op => {
-                    self.at += 1;
+                    self.position += 1;
                     op.copied()
                 }
             },
@@ -274,7 +274,7 @@ impl Parser {
         if self.peek() != many || self.peek_at(1) != "(" {
             return Ok(vec![self.bound(divided)?]);
         }
-        self.at += 2;
+        self.position += 2;
         let mut out = vec![self.bound(divided)?];
         while self.accept(",") {
             out.push(self.bound(divided)?);
@@ -287,7 +287,7 @@ impl Parser {
         if self.peek() != divided || self.peek_at(1) != "(" {
             return Ok(Bound { affine: self.affine()?, divisor: 1 });
         }
-        self.at += 2;
+        self.position += 2;
         let grouped = self.accept("(");
         let affine = self.affine()?;
         if grouped {
@@ -330,14 +330,14 @@ impl Parser {
                 "-" => -1,
                 _ => return Ok(out),
             };
-            self.at += 1;
+            self.position += 1;
         }
     }
 
     fn var(&mut self) -> Result<Var> {
         match self.vars.get(self.peek()) {
             Some(&v) => {
-                self.at += 1;
+                self.position += 1;
                 Ok(v)
             }
             None => self.fail("a variable"),
@@ -348,7 +348,7 @@ impl Parser {
         let Some(&buffer) = self.buffers.get(self.peek()) else {
             return self.fail("a buffer");
         };
-        self.at += 1;
+        self.position += 1;
         let mut index = vec![];
         while self.accept("[") {
             index.push(if self.accept("@") {
@@ -367,7 +367,7 @@ impl Parser {
         let negative = self.accept("-");
         let bits = match self.peek().strip_prefix('#').map(|hex| u64::from_str_radix(hex, 16).ok()) {
             Some(bits) => {
-                self.at += 1;
+                self.position += 1;
                 bits
             }
             None => self.number(dtype, negative),
@@ -426,12 +426,12 @@ impl Parser {
         let call = self.peek_at(1) == "(";
         let name = self.peek().to_string();
         if name == "cast" && self.peek_at(2) == "(" {
-            self.at += 1;
+            self.position += 1;
             let to = self.dtype()?;
             return Ok(Expr::cast(to, self.arguments(1)?.remove(0)));
         }
         if name == "bitcast" && self.peek_at(2) == "(" {
-            self.at += 1;
+            self.position += 1;
             let to = self.dtype()?;
             return Ok(Expr::bitcast(to, self.arguments(1)?.remove(0)));
         }
@@ -442,7 +442,7 @@ impl Parser {
         if DType::named(&name).is_some() {
             return Ok(Expr::Const(self.scalar()?));
         }
-        self.at += 1;
+        self.position += 1;
         if name == "index" {
             self.expect("(")?;
             let a = self.affine()?;
@@ -456,7 +456,7 @@ impl Parser {
         let binary = BinaryOp::ALL.iter().find(|op| op.name() == name);
         let compare = CompareOp::ALL.iter().find(|op| op.name() == name);
         if count == 2 && binary.is_none() && compare.is_none() {
-            self.at -= 1;
+            self.position -= 1;
             return self.fail("an operation");
         }
         let mut operands = self.arguments(count)?.into_iter();

@@ -14,19 +14,19 @@ const PLACE: [[&str; 3]; 3] = [["b", "", ""], ["a", "b", ""], ["z", "a", "b"]];
 #[derive(Clone)]
 struct Along {
     phase: Option<Affine>,
-    at: Affine,
+    position: Affine,
     place: Option<Affine>,
 }
 
 impl Along {
     /// The subscripts of the axis in the result of a stage, with this place in it.
     fn subscripts(&self, place: Option<Affine>) -> impl Iterator<Item = Affine> {
-        self.phase.clone().into_iter().chain([self.at.clone()]).chain(place)
+        self.phase.clone().into_iter().chain([self.position.clone()]).chain(place)
     }
 
     /// Element `k` of the tile, among elements `dilation` apart.
     fn element(&self, tile: i64, dilation: i64, k: &Affine) -> Affine {
-        let element = self.at.scale(tile).add_scaled(k, 1).scale(dilation);
+        let element = self.position.scale(tile).add_scaled(k, 1).scale(dilation);
         self.phase.iter().fold(element, |e, phase| e.add_scaled(phase, 1))
     }
 }
@@ -47,7 +47,7 @@ fn transformed(
         let n = n.scale(d);
         axis.phase.iter().fold(n, |n, phase| n.add_scaled(phase, 1))
     });
-    let tiles = along.iter().map(|axis| axis.at.clone());
+    let tiles = along.iter().map(|axis| axis.position.clone());
     places.into_iter().chain([image]).chain(tiles).chain([channel.clone()]).collect()
 }
 
@@ -90,7 +90,7 @@ pub(super) fn winograd_input(b: &mut Build, [tile, pad, tiles]: [&[i64]; 3], dil
             let placed = !result && (is_done(e) || e == d);
             let place = placed.then(|| space.iterator(PLACE[dims - 1][e], alpha[e]));
             places[e] = place.clone().unwrap_or(places[e].clone());
-            along.push(Along { phase, at: iterator, place });
+            along.push(Along { phase, position: iterator, place });
         }
         let channels = if result { image[dims + 1] / group } else { image[dims + 1] };
         let c = space.iterator("c", channels);
@@ -104,7 +104,8 @@ pub(super) fn winograd_input(b: &mut Build, [tile, pad, tiles]: [&[i64]; 3], dil
         };
         space.reduced();
         let k = space.iterator("k", alpha[d]);
-        let position = |e: usize| if e == d { along[e].element(tile[e], dilation[e], &k) } else { along[e].at.clone() };
+        let position =
+            |e: usize| if e == d { along[e].element(tile[e], dilation[e], &k) } else { along[e].position.clone() };
         let mut index = vec![n];
         let mut conditions = vec![];
         for e in 0..dims {
@@ -198,7 +199,7 @@ pub(super) fn winograd_output(b: &mut Build, size: &[i64], dilation: &[i64], gro
             let extent = if axes[stage + 1..].contains(&e) { alpha[e] } else { tile[e] };
             let only = result && extent == 1;
             let place = (!only).then(|| space.iterator(PLACE[dims - 1][e], extent));
-            along.push(Along { phase, at: iterator, place });
+            along.push(Along { phase, position: iterator, place });
         }
         let g = (group > 1).then(|| space.iterator("g", group));
         let f = space.iterator("f", filters);

@@ -190,7 +190,7 @@ fn sums(b: &mut Build) -> crate::expr::BufferId {
 pub(super) fn conv(b: &mut Build, window: &Window, group: i64, layout: Layout) {
     let (image, output) = images(b, layout);
     let weights = b.inputs[1].shape.clone();
-    let it = iterators(
+    let axes = iterators(
         layout,
         &Extents {
             batch: image.batch,
@@ -202,14 +202,15 @@ pub(super) fn conv(b: &mut Build, window: &Window, group: i64, layout: Layout) {
             taps: &window.kernel,
         },
     );
-    let pixel: Vec<Affine> = (0..image.spatial.len()).map(|d| reach(window, d, &it.position[d], &it.taps[d])).collect();
-    let conditions = pixel.iter().zip(&image.spatial).flat_map(|(a, &extent)| it.space.inside(a, extent)).collect();
-    let x = Expr::load(b.input(0), subscripts(layout, &it.n, &it.channel, &pixel));
-    let w = [&[it.filter.number.clone(), it.channel_in_group.clone()], &it.taps[..]].concat();
-    let body = b.widened(0, x) * b.widened(1, load_or_zero(b, 1, &it.space, w));
-    let write = subscripts(layout, &it.n, &it.filter, &it.position);
+    let pixel: Vec<Affine> =
+        (0..image.spatial.len()).map(|d| reach(window, d, &axes.position[d], &axes.taps[d])).collect();
+    let conditions = pixel.iter().zip(&image.spatial).flat_map(|(a, &extent)| axes.space.inside(a, extent)).collect();
+    let x = Expr::load(b.input(0), subscripts(layout, &axes.n, &axes.channel, &pixel));
+    let w = [&[axes.filter.number.clone(), axes.channel_in_group.clone()], &axes.taps[..]].concat();
+    let body = b.widened(0, x) * b.widened(1, load_or_zero(b, 1, &axes.space, w));
+    let write = subscripts(layout, &axes.n, &axes.filter, &axes.position);
     let target = sums(b);
-    b.define(target, it.space, write, Some(BinaryOp::Add), conditions, body);
+    b.define(target, axes.space, write, Some(BinaryOp::Add), conditions, body);
     if b.inputs.len() == 3 {
         add_bias(b, target, layout);
     }
@@ -253,25 +254,25 @@ fn by_iterated_phase(b: &mut Build, window: &Window, group: i64, layout: Layout)
         phases: &window.stride,
         taps: &taps,
     };
-    let it = iterators(layout, &extents);
+    let axes = iterators(layout, &extents);
     let first = if layout == Layout::Nhwc { 1 } else { 2 };
     let mut shape = b.output.shape.clone();
     (0..dims).for_each(|d| shape[first + d] = position[d] * window.stride[d]);
     let uncut = b.temporary("uncut", &shape);
     let to: Vec<Affine> =
-        (0..dims).map(|d| it.position[d].scale(window.stride[d]).add_scaled(&it.phase[d], 1)).collect();
-    let write = subscripts(layout, &it.n, &it.filter, &to);
-    let pixel: Vec<Affine> = (0..dims).map(|d| it.position[d].add_scaled(&it.taps[d], -1)).collect();
+        (0..dims).map(|d| axes.position[d].scale(window.stride[d]).add_scaled(&axes.phase[d], 1)).collect();
+    let write = subscripts(layout, &axes.n, &axes.filter, &to);
+    let pixel: Vec<Affine> = (0..dims).map(|d| axes.position[d].add_scaled(&axes.taps[d], -1)).collect();
     let kernel: Vec<Affine> =
-        (0..dims).map(|d| it.taps[d].scale(window.stride[d]).add_scaled(&it.phase[d], 1)).collect();
+        (0..dims).map(|d| axes.taps[d].scale(window.stride[d]).add_scaled(&axes.phase[d], 1)).collect();
     let inside = |pixel: &[Affine], extents: &[i64]| -> Vec<Affine> {
-        pixel.iter().zip(extents).flat_map(|(a, &extent)| it.space.inside(a, extent)).collect()
+        pixel.iter().zip(extents).flat_map(|(a, &extent)| axes.space.inside(a, extent)).collect()
     };
     let conditions = [inside(&pixel, &image.spatial), inside(&kernel, &window.kernel)].concat();
-    let x = Expr::load(b.input(0), subscripts(layout, &it.n, &it.channel, &pixel));
-    let w = [&[it.channel.number.clone(), it.filter_in_group.clone()], &kernel[..]].concat();
-    let body = x * b.widened(1, load_or_zero(b, 1, &it.space, w));
-    b.define(uncut, it.space, write, Some(BinaryOp::Add), conditions, body);
+    let x = Expr::load(b.input(0), subscripts(layout, &axes.n, &axes.channel, &pixel));
+    let w = [&[axes.channel.number.clone(), axes.filter_in_group.clone()], &kernel[..]].concat();
+    let body = x * b.widened(1, load_or_zero(b, 1, &axes.space, w));
+    b.define(uncut, axes.space, write, Some(BinaryOp::Add), conditions, body);
     let target = sums(b);
     let space = Space::over(&b.output.shape);
     let mut from = space.subscripts();
@@ -309,26 +310,27 @@ fn by_phase(b: &mut Build, window: &Window, group: i64, layout: Layout) {
         let (channels, filters) = (weights[0], weights[1] * group);
         let batch = image.batch;
         let extents = Extents { batch, group, channels, filters, position: &position, phases: &[], taps: &taps };
-        let mut it = iterators(layout, &extents);
+        let mut axes = iterators(layout, &extents);
         let to: Vec<Affine> =
-            (0..dims).map(|d| it.position[d].scale(window.stride[d]).offset(per_axis[d].remainder)).collect();
-        let write = subscripts(layout, &it.n, &it.filter, &to);
+            (0..dims).map(|d| axes.position[d].scale(window.stride[d]).offset(per_axis[d].remainder)).collect();
+        let write = subscripts(layout, &axes.n, &axes.filter, &to);
         if per_axis.iter().any(|p| p.taps == 0) {
-            it.space.iterators.truncate(it.space.outer());
+            axes.space.iterators.truncate(axes.space.outer());
             let zero = constant(b.output.dtype, 0.0);
-            b.define(target, it.space, write, None, vec![], zero);
+            b.define(target, axes.space, write, None, vec![], zero);
             continue;
         }
         let pixel: Vec<Affine> = (0..dims)
-            .map(|d| it.position[d].clone().offset(per_axis[d].first).add_scaled(&it.taps[d], -per_axis[d].step))
+            .map(|d| axes.position[d].clone().offset(per_axis[d].first).add_scaled(&axes.taps[d], -per_axis[d].step))
             .collect();
-        let conditions = pixel.iter().zip(&image.spatial).flat_map(|(a, &extent)| it.space.inside(a, extent)).collect();
-        let x = Expr::load(b.input(0), subscripts(layout, &it.n, &it.channel, &pixel));
-        let kernel = (0..dims).map(|d| it.taps[d].scale(per_axis[d].tap_step).offset(per_axis[d].first_tap));
+        let conditions =
+            pixel.iter().zip(&image.spatial).flat_map(|(a, &extent)| axes.space.inside(a, extent)).collect();
+        let x = Expr::load(b.input(0), subscripts(layout, &axes.n, &axes.channel, &pixel));
+        let kernel = (0..dims).map(|d| axes.taps[d].scale(per_axis[d].tap_step).offset(per_axis[d].first_tap));
         let w: Vec<Affine> =
-            [it.channel.number.clone(), it.filter_in_group.clone()].into_iter().chain(kernel).collect();
-        let body = x * b.widened(1, load_or_zero(b, 1, &it.space, w));
-        b.define(target, it.space, write, Some(BinaryOp::Add), conditions, body);
+            [axes.channel.number.clone(), axes.filter_in_group.clone()].into_iter().chain(kernel).collect();
+        let body = x * b.widened(1, load_or_zero(b, 1, &axes.space, w));
+        b.define(target, axes.space, write, Some(BinaryOp::Add), conditions, body);
     }
     if b.inputs.len() == 3 {
         add_bias(b, target, layout);

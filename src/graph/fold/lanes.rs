@@ -24,9 +24,9 @@ impl LaneForm {
         LaneForm { terms: terms.filter(|t| t.0 != strip).collect(), constant: a.constant, stride }
     }
 
-    /// The value at lane 0; `at` holds the other iterators.
-    pub(super) fn base(&self, at: &[i64]) -> i64 {
-        self.terms.iter().fold(self.constant, |sum, &(i, c)| sum + c * at[i])
+    /// The value at lane 0; `point` holds the other iterators.
+    pub(super) fn base(&self, point: &[i64]) -> i64 {
+        self.terms.iter().fold(self.constant, |sum, &(i, c)| sum + c * point[i])
     }
 
     pub(super) fn stride(&self) -> i64 {
@@ -34,9 +34,9 @@ impl LaneForm {
     }
 
     /// The lanes of `range` in which all forms are at least 0.
-    pub(super) fn interval(forms: &[LaneForm], at: &[i64], range: (i64, i64)) -> (i64, i64) {
+    pub(super) fn interval(forms: &[LaneForm], point: &[i64], range: (i64, i64)) -> (i64, i64) {
         forms.iter().fold(range, |(lo, hi), form| {
-            let base = form.base(at);
+            let base = form.base(point);
             match form.stride {
                 0 if base < 0 => (lo, lo),
                 0 => (lo, hi),
@@ -195,8 +195,8 @@ impl Code {
         Ok(id)
     }
 
-    /// The values of lanes `lo..hi`, with the other iterators at `at`.
-    pub(super) fn evaluate(&mut self, tensors: &[Cow<Tensor>], at: &[i64], lo: i64, hi: i64) -> Result<&Lanes> {
+    /// The values of lanes `lo..hi`, with the other iterators at `point`.
+    pub(super) fn evaluate(&mut self, tensors: &[Cow<Tensor>], point: &[i64], lo: i64, hi: i64) -> Result<&Lanes> {
         let len = (hi - lo) as usize;
         for (id, (kind, dtype)) in self.operations.iter().enumerate() {
             let (done, rest) = self.lanes.split_at_mut(id);
@@ -204,13 +204,13 @@ impl Code {
             match kind {
                 Kind::Const(value) => out.fill(len, *value),
                 Kind::Index(place) => {
-                    let (base, stride) = (place.base(at), place.stride);
+                    let (base, stride) = (place.base(point), place.stride);
                     if let Lanes::I64(v) = out {
                         v.clear();
                         v.extend((lo..hi).map(|t| base + t * stride));
                     }
                 }
-                Kind::Load(load) => load.evaluate(tensors, done, at, lo, hi, out)?,
+                Kind::Load(load) => load.evaluate(tensors, done, point, lo, hi, out)?,
                 Kind::Unary(op, a) => {
                     with_both!(&done[*a], &mut *out, (a, o) => unary(*op, a, o));
                     out.round(*dtype);
@@ -252,14 +252,14 @@ impl Load {
         &self,
         tensors: &[Cow<Tensor>],
         done: &[Lanes],
-        at: &[i64],
+        point: &[i64],
         lo: i64,
         hi: i64,
         out: &mut Lanes,
     ) -> Result<()> {
         let tensor = &tensors[self.buffer];
         out.clear();
-        let (first, end) = LaneForm::interval(&self.guard, at, (lo, hi));
+        let (first, end) = LaneForm::interval(&self.guard, point, (lo, hi));
         let outside = |out: &mut Lanes, len: i64| match self.otherwise {
             _ if out.len() == len as usize => Ok(()),
             Some(value) => {
@@ -282,7 +282,7 @@ impl Load {
         let step = row_major(&tensor.shape);
         for (d, subscript) in self.index.iter().enumerate() {
             let Subscript::Affine(place) = subscript else { continue };
-            let start = place.base(at);
+            let start = place.base(point);
             for t in [first, end - 1] {
                 let value = start + t * place.stride;
                 if !(0..tensor.shape[d]).contains(&value) {

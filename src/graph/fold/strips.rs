@@ -67,10 +67,10 @@ fn define(program: &Program, d: &Definition, tensors: &[Cow<Tensor>], target: &m
     let conditions: Vec<LaneForm> = d.conditions.iter().map(|a| LaneForm::new(a, strip)).collect();
     let write: Vec<LaneForm> = d.write.iter().map(|a| LaneForm::new(a, strip)).collect();
     let step = row_major(&decl.shape);
-    let store_at = |at: &[i64], lo: i64, hi: i64| -> Result<(i64, i64)> {
+    let store_at = |point: &[i64], lo: i64, hi: i64| -> Result<(i64, i64)> {
         let mut offset = (0, 0);
         for (k, p) in write.iter().enumerate() {
-            let (base, stride) = (p.base(at), p.stride());
+            let (base, stride) = (p.base(point), p.stride());
             for t in [lo, hi - 1] {
                 if !(0..decl.shape[k]).contains(&(base + t * stride)) {
                     return Err(Error::Invalid(format!("write of {} in dimension {k}", base + t * stride)));
@@ -82,11 +82,11 @@ fn define(program: &Program, d: &Definition, tensors: &[Cow<Tensor>], target: &m
     };
     let mut outer = Odometer::new(&extents, (0..d.outer).filter(|&i| i != strip), (strip < d.outer).then_some(strip));
     let Some(op) = d.reduce else {
-        return outer.try_for_each(|at, range| {
-            let (lo, hi) = LaneForm::interval(&conditions, at, range);
+        return outer.try_for_each(|point, range| {
+            let (lo, hi) = LaneForm::interval(&conditions, point, range);
             if lo < hi {
-                let (offset, stride) = store_at(at, lo, hi)?;
-                code.evaluate(tensors, at, lo, hi)?.store(target, offset + lo * stride, stride, decl.dtype);
+                let (offset, stride) = store_at(point, lo, hi)?;
+                code.evaluate(tensors, point, lo, hi)?.store(target, offset + lo * stride, stride, decl.dtype);
             }
             Ok(())
         });
@@ -100,9 +100,9 @@ fn define(program: &Program, d: &Definition, tensors: &[Cow<Tensor>], target: &m
     };
     let mut sums = Sums::new(op, decl.dtype)?;
     let mut point = vec![0; extents.len()];
-    outer.try_for_each(|at, range| {
+    outer.try_for_each(|fixed, range| {
         sums.restart(if all_lanes { (range.1 - range.0) as usize } else { 1 });
-        point.copy_from_slice(at);
+        point.copy_from_slice(fixed);
         inner.restart();
         inner.try_for_each(|reduced, piece| {
             point[d.outer..].copy_from_slice(&reduced[d.outer..]);
@@ -114,7 +114,7 @@ fn define(program: &Program, d: &Definition, tensors: &[Cow<Tensor>], target: &m
             Ok(())
         })?;
         let (lo, hi) = if all_lanes { range } else { (0, 1) };
-        let (offset, stride) = store_at(at, lo, hi)?;
+        let (offset, stride) = store_at(fixed, lo, hi)?;
         sums.finish().store(target, offset + lo * stride, stride, decl.dtype);
         Ok(())
     })
@@ -176,7 +176,7 @@ const STRIP: i64 = 1024;
 
 /// Counts through some iterators and, last, through pieces of the strip iterator.
 struct Odometer {
-    at: Vec<i64>,
+    values: Vec<i64>,
     loops: Vec<(usize, i64)>,
     strip: Option<i64>,
 }
@@ -184,11 +184,11 @@ struct Odometer {
 impl Odometer {
     fn new(extents: &[i64], loops: impl std::iter::Iterator<Item = usize>, strip: Option<usize>) -> Odometer {
         let loops = loops.map(|i| (i, extents[i])).collect();
-        Odometer { at: vec![0; extents.len()], loops, strip: strip.map(|s| extents[s]) }
+        Odometer { values: vec![0; extents.len()], loops, strip: strip.map(|s| extents[s]) }
     }
 
     fn restart(&mut self) {
-        self.at.fill(0);
+        self.values.fill(0);
     }
 
     /// Calls `f` with the values of the iterators (0 for the strip's) and the piece of the strip, `0..1` without one.
@@ -201,7 +201,7 @@ impl Odometer {
             let mut lo = 0;
             while lo < extent {
                 let hi = (lo + STRIP).min(extent);
-                f(&self.at, (lo, hi))?;
+                f(&self.values, (lo, hi))?;
                 lo = hi;
             }
             let mut d = self.loops.len();
@@ -211,11 +211,11 @@ impl Odometer {
                 }
                 d -= 1;
                 let (i, extent) = self.loops[d];
-                self.at[i] += 1;
-                if self.at[i] < extent {
+                self.values[i] += 1;
+                if self.values[i] < extent {
                     break;
                 }
-                self.at[i] = 0;
+                self.values[i] = 0;
             }
         }
     }

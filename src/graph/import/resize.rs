@@ -339,9 +339,9 @@ fn by_matrix(
 ) -> Result<ValueId> {
     g.claim(&[p.output, p.input], DType::F32)?;
     let mut matrix = vec![0f32; (p.output * p.input) as usize];
-    for (at, w) in positions.iter().zip(weights) {
-        for (i, (at, w)) in at.iter().zip(w).enumerate() {
-            matrix[i * p.input as usize + *at as usize] += w;
+    for (positions, weights) in positions.iter().zip(weights) {
+        for (i, (position, w)) in positions.iter().zip(weights).enumerate() {
+            matrix[i * p.input as usize + *position as usize] += w;
         }
     }
     let mut shape = g.shape(x).to_vec();

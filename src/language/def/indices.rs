@@ -93,8 +93,8 @@ impl Builder<'_> {
                         format!("the ranges of `{}` and another index depend on each other", indices[open[0].0]);
                     return Err(Diagnostic::invalid(e.span, message));
                 }
-                Some(at) => {
-                    open.swap(0, at);
+                Some(next) => {
+                    open.swap(0, next);
                     let (_, lower, upper) = &open[0];
                     let used: Vec<Var> = lower.terms.iter().chain(&upper.terms).map(|t| t.0).collect();
                     let mut part: Vec<Option<Interval>> = bounds.clone();
@@ -175,9 +175,9 @@ impl Equation {
         for e in &self.subscripts {
             e.visit(&mut |e| {
                 if let Kind::Name(name) = &e.kind
-                    && let Some(at) = indices.iter().position(|i| i == name)
+                    && let Some(index) = indices.iter().position(|i| i == name)
                 {
-                    outer = outer.max(at + 1);
+                    outer = outer.max(index + 1);
                 }
             });
         }

@@ -50,12 +50,12 @@ impl Frame<'_> {
             let (lo, hi) = self.ranges[v.0 as usize];
             if inside.coefficient(v) > 0 { lo } else { hi }
         };
-        let at: Vec<String> =
+        let values: Vec<String> =
             form.terms.iter().map(|t| format!("{}={}", self.indices[t.0.0 as usize], corner(t.0))).collect();
         let (value, extent) = (form.evaluate(corner), decl.shape[d]);
-        let at = if at.is_empty() { String::new() } else { format!(" at {}", at.join(", ")) };
+        let place = if values.is_empty() { String::new() } else { format!(" at {}", values.join(", ")) };
         let message = format!(
-            "subscript {d} of `{}` is {value}{at}, outside of 0..{extent}; where an index has a range (`where i in 0..N`) \
+            "subscript {d} of `{}` is {value}{place}, outside of 0..{extent}; where an index has a range (`where i in 0..N`) \
              such reads give zero",
             decl.name
         );

@@ -16,8 +16,8 @@ pub fn declare(instruction: &Instruction) -> Checked<TensorInstruction> {
     let features = features(instruction)?;
     let operands: Vec<&Declared> = std::iter::once(&instruction.accumulator).chain(&instruction.reads).collect();
     let names: Vec<&Name> = operands.iter().map(|o| &o.name).chain(&instruction.temporaries).collect();
-    for (at, name) in names.iter().enumerate() {
-        if names[..at].contains(name) {
+    for (index, name) in names.iter().enumerate() {
+        if names[..index].contains(name) {
             return Err(Diagnostic::invalid(name.span, format!("`{name}` is already defined")));
         }
     }
@@ -25,13 +25,13 @@ pub fn declare(instruction: &Instruction) -> Checked<TensorInstruction> {
         return Err(Diagnostic::invalid(o.span, "an operand of an instruction has numbers, not bool"));
     }
     let slot = |name: &Name| match names.iter().position(|n| *n == name) {
-        Some(at) if at < operands.len() => Ok(Slot::Operand(at as u8)),
-        Some(at) => Ok(Slot::Temporary((at - operands.len()) as u8)),
+        Some(index) if index < operands.len() => Ok(Slot::Operand(index as u8)),
+        Some(index) => Ok(Slot::Temporary((index - operands.len()) as u8)),
         None => Err(Diagnostic::invalid(name.span, unknown("operand or temporary", name, &words(&names)))),
     };
     let code = instruction.code.iter().map(|c| encoding(c, &slot)).collect::<Checked<Vec<Encoding>>>()?;
-    for (at, encoding) in code.iter().enumerate() {
-        architecture(instruction, at, encoding, features)?;
+    for (index, encoding) in code.iter().enumerate() {
+        architecture(instruction, index, encoding, features)?;
     }
     let first = instruction.code.iter().position(|c| c.by_element).unwrap_or(code.len());
     let (code, element) = code.split_at(first);
@@ -115,7 +115,7 @@ fn features(instruction: &Instruction) -> Checked<Features> {
 }
 
 /// Refuses an encoding of another architecture than the features.
-fn architecture(instruction: &Instruction, at: usize, encoding: &Encoding, features: Features) -> Checked<()> {
+fn architecture(instruction: &Instruction, index: usize, encoding: &Encoding, features: Features) -> Checked<()> {
     let name = match encoding {
         Encoding::X86(_) => "x86_64",
         Encoding::Aarch64 { .. } => "aarch64",
@@ -125,7 +125,7 @@ fn architecture(instruction: &Instruction, at: usize, encoding: &Encoding, featu
     }
     let message =
         format!("this is an encoding of {name}, but `{}` needs {}", instruction.name, features.names().join(" "));
-    Err(Diagnostic::invalid(instruction.code[at].line_span, message))
+    Err(Diagnostic::invalid(instruction.code[index].line_span, message))
 }
 
 /// Refuses an operand that does not fit into its register.

@@ -8,8 +8,8 @@ use crate::runtime::error::unknown;
 
 /// The encoding of `code`; `slot` finds the register that a name stands for.
 pub fn encoding(code: &Code, slot: &impl Fn(&Name) -> Checked<Slot>) -> Checked<Encoding> {
-    for (at, (name, _)) in code.fields.iter().enumerate() {
-        if code.fields[..at].iter().any(|f| f.0 == *name) {
+    for (index, (name, _)) in code.fields.iter().enumerate() {
+        if code.fields[..index].iter().any(|f| f.0 == *name) {
             return Err(Diagnostic::invalid(name.span, format!("the field `{name}` is already filled")));
         }
     }
@@ -140,10 +140,10 @@ impl Line<'_> {
 
 /// `EVEX.512.66.0F38.W0`; operands and opcode are still to come.
 fn prefixes(word: &str, span: Span) -> Checked<X86Encoding> {
-    let mut at = span.start;
+    let mut start = span.start;
     let mut parts = word.split('.').map(|part| {
-        let place = Span { start: at, end: at + part.len() as u32 };
-        at = place.end + 1;
+        let place = Span { start, end: start + part.len() as u32 };
+        start = place.end + 1;
         (part, place)
     });
     let end = Span { start: span.end, end: span.end };

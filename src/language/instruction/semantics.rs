@@ -53,8 +53,8 @@ pub fn resolve(instruction: &Instruction, operands: &[&Operand]) -> Checked<Mean
         return Err(Diagnostic::invalid(e.span, "a subscript of the accumulator is an iterator"));
     }
     resolver.term(&s.value)?;
-    if let Some(at) = resolver.dimensions.iter().position(Option::is_none) {
-        let name = &operands[at].name;
+    if let Some(position) = resolver.dimensions.iter().position(Option::is_none) {
+        let name = &operands[position].name;
         return Err(Diagnostic::invalid(name.span, format!("the semantics do not read `{name}`")));
     }
     let free = s.subscripts.len();
@@ -131,19 +131,19 @@ impl Resolver<'_> {
                 if self.operands.iter().any(|o| o.name.text == *iterator) {
                     return Err(Diagnostic::invalid(e.span, format!("`{iterator}` is an operand, not an iterator")));
                 }
-                let Some(at) = self.iterators.iter().position(|i| i.name == *iterator) else {
+                let Some(position) = self.iterators.iter().position(|i| i.name == *iterator) else {
                     self.iterators.push(Iterator { name: iterator.clone(), extent });
                     self.origins.push(operand);
                     return Ok(Dimension::Iterator(self.iterators.len() - 1));
                 };
-                let first_extent = self.iterators[at].extent;
+                let first_extent = self.iterators[position].extent;
                 if first_extent != extent {
-                    let origin = &self.operands[self.origins[at]].name;
+                    let origin = &self.operands[self.origins[position]].name;
                     let message =
                         format!("`{iterator}` has {first_extent} points in `{origin}`, but {extent} in `{name}`");
                     return Err(Diagnostic::invalid(e.span, message));
                 }
-                Ok(Dimension::Iterator(at))
+                Ok(Dimension::Iterator(position))
             }
             _ => {
                 let message = format!(
@@ -161,26 +161,26 @@ impl Resolver<'_> {
         let mut summed: Vec<Iterator> = vec![];
         for name in &order.iterators {
             let names: Vec<&str> = self.iterators[free..].iter().map(|i| &*i.name).collect();
-            let Some(at) = names.iter().position(|n| *n == name.text) else {
+            let Some(position) = names.iter().position(|n| *n == name.text) else {
                 return Err(Diagnostic::invalid(name.span, unknown("iterator of the sum", name, &names)));
             };
             if summed.iter().any(|i| i.name == name.text) {
                 return Err(Diagnostic::invalid(name.span, format!("`{name}` stands here twice")));
             }
-            summed.push(self.iterators[free + at].clone());
+            summed.push(self.iterators[free + position].clone());
         }
         if let Some(left) = self.iterators[free..].iter().find(|i| !summed.contains(i)) {
             let last: &Name = &order.iterators[order.iterators.len() - 1];
             return Err(Diagnostic::invalid(last.span, format!("the sum also runs over `{}`", left.name)));
         }
         // Positions of the old order, for the dimensions that name them.
-        let moved = |at: usize| match at < free {
-            true => at,
-            false => free + summed.iter().position(|i| *i == self.iterators[at]).unwrap_or(0),
+        let moved = |iterator: usize| match iterator < free {
+            true => iterator,
+            false => free + summed.iter().position(|i| *i == self.iterators[iterator]).unwrap_or(0),
         };
         for dimension in self.dimensions.iter_mut().flatten().flatten() {
-            if let Dimension::Iterator(at) = dimension {
-                *at = moved(*at);
+            if let Dimension::Iterator(iterator) = dimension {
+                *iterator = moved(*iterator);
             }
         }
         self.iterators.truncate(free);
@@ -194,15 +194,15 @@ impl Resolver<'_> {
         for (operand, dimensions) in self.operands.iter().zip(&self.dimensions) {
             let mut vars = vec![];
             for (d, dimension) in dimensions.iter().flatten().enumerate() {
-                let at = match dimension {
-                    Dimension::Iterator(at) => *at,
+                let iterator = match dimension {
+                    Dimension::Iterator(iterator) => *iterator,
                     Dimension::Number => {
                         let name = format!("{}.{d}", operand.name);
                         self.iterators.push(Iterator { name, extent: operand.shape[d] });
                         self.iterators.len() - 1
                     }
                 };
-                vars.push(Var(at as u32));
+                vars.push(Var(iterator as u32));
             }
             indices.push(vars);
         }

@@ -14,7 +14,7 @@ enum Base {
     /// So many bytes above r11, which holds the stack pointer of before it was aligned; the stack pointer is aligned or not.
     Copied(i64),
     /// So many bytes above the address that the frame holds at an offset.
-    Stored { at: i64, above: i64 },
+    Stored { offset: i64, above: i64 },
 }
 
 /// The rules of a phase.
@@ -53,11 +53,11 @@ fn step(instruction: &Instruction, base: Base) -> Option<Base> {
     match (instruction.mnemonic(), base) {
         (Mnemonic::Push, Base::Stack(above)) => Some(Base::Stack(above + 8)),
         (Mnemonic::Pop, Base::Stack(above)) => Some(Base::Stack(above - 8)),
-        (Mnemonic::Push, Base::Stored { at, above }) => Some(Base::Stored { at: at + 8, above }),
-        (Mnemonic::Pop, Base::Stored { at, above }) => Some(Base::Stored { at: at - 8, above }),
+        (Mnemonic::Push, Base::Stored { offset, above }) => Some(Base::Stored { offset: offset + 8, above }),
+        (Mnemonic::Pop, Base::Stored { offset, above }) => Some(Base::Stored { offset: offset - 8, above }),
         (Mnemonic::Lea, _) if writes_stack && is_frame(instruction, 1) => match (base, displacement(instruction)) {
             (Base::Stack(above), by) => Some(Base::Stack(above - by)),
-            (Base::Stored { at, above }, by) => Some(Base::Stored { at: at - by, above }),
+            (Base::Stored { offset, above }, by) => Some(Base::Stored { offset: offset - by, above }),
             (Base::Copied(_), _) => None,
         },
         (Mnemonic::Push | Mnemonic::Pop | Mnemonic::Call | Mnemonic::Enter | Mnemonic::Leave, _) => None,
@@ -67,13 +67,13 @@ fn step(instruction: &Instruction, base: Base) -> Option<Base> {
             Some(Base::Copied(above))
         }
         (Mnemonic::Mov, Base::Copied(above)) if is_frame(instruction, 0) && instruction.op1_register() == Gpr::R11 => {
-            Some(Base::Stored { at: displacement(instruction), above })
+            Some(Base::Stored { offset: displacement(instruction), above })
         }
         (Mnemonic::Sub, Base::Stack(above)) if writes_stack => Some(Base::Stack(above + immediate(instruction)?)),
         (Mnemonic::Add, Base::Stack(above)) if writes_stack => Some(Base::Stack(above - immediate(instruction)?)),
         (Mnemonic::Sub | Mnemonic::And, Base::Copied(_)) if writes_stack => Some(base),
-        (Mnemonic::Mov, Base::Stored { at, above })
-            if writes_stack && is_frame(instruction, 1) && displacement(instruction) == at =>
+        (Mnemonic::Mov, Base::Stored { offset, above })
+            if writes_stack && is_frame(instruction, 1) && displacement(instruction) == offset =>
         {
             Some(Base::Stack(above))
         }
@@ -101,9 +101,9 @@ fn rule(base: Base) -> CallFrameInstruction {
     match base {
         Base::Stack(above) => CallFrameInstruction::Cfa(X86_64::RSP, above as i32),
         Base::Copied(above) => CallFrameInstruction::Cfa(X86_64::R11, above as i32),
-        Base::Stored { at, above } => {
+        Base::Stored { offset, above } => {
             let mut address = Expression::new();
-            address.op_breg(X86_64::RSP, at);
+            address.op_breg(X86_64::RSP, offset);
             address.op_deref();
             address.op_plus_uconst(above as u64);
             CallFrameInstruction::CfaExpression(address)
@@ -150,9 +150,9 @@ mod tests {
             (1, Cfa(X86_64::RSP, 16)),
             (1, Offset(X86_64::RBX, -16)),
             (4, Cfa(X86_64::R11, 16)),
-            (20, rule(Base::Stored { at: 0x78, above: 16 })),
-            (21, rule(Base::Stored { at: 0x80, above: 16 })),
-            (26, rule(Base::Stored { at: 0x78, above: 16 })),
+            (20, rule(Base::Stored { offset: 0x78, above: 16 })),
+            (21, rule(Base::Stored { offset: 0x80, above: 16 })),
+            (26, rule(Base::Stored { offset: 0x78, above: 16 })),
             (31, Cfa(X86_64::RSP, 16)),
             (32, Cfa(X86_64::RSP, 8)),
             (32, Restore(X86_64::RBX)),

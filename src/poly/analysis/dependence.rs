@@ -123,8 +123,8 @@ pub fn orders(scop: &Scop, first: StatementId, second: StatementId) -> Vec<Polyh
         match node {
             Node::Leaf => return out,
             Node::Sequence(children) => {
-                let at = |id: StatementId| child_of(children, id).expect("verified");
-                let (a, b) = (at(first), at(second));
+                let child = |id: StatementId| child_of(children, id).expect("verified");
+                let (a, b) = (child(first), child(second));
                 if a != b {
                     out.extend((a < b).then_some(same));
                     return out;
@@ -213,8 +213,8 @@ fn touches(scop: &Scop, id: StatementId) -> Vec<StatementAccess> {
 /// tensor.
 fn covered_between(scop: &Scop, tensor: BufferId, s: usize, t: usize) -> bool {
     let Node::Sequence(children) = &scop.order.root else { return false };
-    let at = |s: usize| child_of(children, StatementId(s as u32));
-    let between = |k: usize| at(s) < at(k) && at(k) < at(t);
+    let child = |s: usize| child_of(children, StatementId(s as u32));
+    let between = |k: usize| child(s) < child(k) && child(k) < child(t);
     scop.statements.iter().enumerate().any(|(i, k)| k.target == tensor && between(i) && writes_all(scop, k))
 }
 

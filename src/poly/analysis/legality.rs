@@ -201,10 +201,10 @@ impl Walk<'_> {
             Node::Leaf if d.reduction => Ok(()),
             Node::Leaf => self.refuse(&live.relation, "at the same time as", ""),
             Node::Sequence(children) => {
-                let at = |id: StatementId| child_of(children, id).expect("verified");
-                match at(d.source).cmp(&at(d.sink)) {
+                let position = |id: StatementId| child_of(children, id).expect("verified");
+                match position(d.source).cmp(&position(d.sink)) {
                     std::cmp::Ordering::Less => Ok(()),
-                    std::cmp::Ordering::Equal => self.node(&children[at(d.source)].1, live),
+                    std::cmp::Ordering::Equal => self.node(&children[position(d.source)].1, live),
                     std::cmp::Ordering::Greater => self.refuse(&live.relation, "before", ""),
                 }
             }
@@ -274,8 +274,8 @@ impl Walk<'_> {
         let n = source.iterators.len();
         let (first, second) = (&point[..n], &point[n..n + sink.iterators.len()]);
         let writer = if d.kind == Kind::Anti { second } else { first };
-        let at = |a: &Affine| a.evaluate(|v| writer[v.0 as usize]).to_string();
-        let element: Vec<String> = d.element.iter().map(|a| a.as_ref().map_or("?".into(), at)).collect();
+        let subscript = |a: &Affine| a.evaluate(|v| writer[v.0 as usize]).to_string();
+        let element: Vec<String> = d.element.iter().map(|a| a.as_ref().map_or("?".into(), subscript)).collect();
         let element = format!("{}({})", self.scop.tensor(d.tensor).name, element.join(","));
         let why = match d.kind {
             Kind::Flow => format!("which writes {element} that it reads"),
@@ -360,14 +360,14 @@ mod tests {
         let Node::Band(band, _) = &mut children[1].1 else { panic!("a band") };
         band.rows[0].phi[0].1 = Affine::var(Var(2)).scale(-1);
         assert_eq!(verdict(&scop, &schedule), "legal");
-        let at = |schedule: &mut Schedule, kind| {
+        let set_kind = |schedule: &mut Schedule, kind| {
             let Node::Sequence(children) = outer(schedule).1 else { panic!("a sequence") };
             let Node::Band(band, _) = &mut children[1].1 else { panic!("a band") };
             band.rows[0].kind = kind;
         };
-        at(&mut schedule, RowKind::Vector);
+        set_kind(&mut schedule, RowKind::Vector);
         assert_eq!(verdict(&scop, &schedule), "legal");
-        at(&mut schedule, RowKind::Parallel);
+        set_kind(&mut schedule, RowKind::Parallel);
         assert_eq!(
             verdict(&scop, &schedule),
             "schedule refused: iteration m=0,n=0,k=0 of C_update would run in parallel with m=0,n=0,k=1, which updates \

@@ -66,10 +66,10 @@ struct Component<'a> {
 }
 
 impl Component<'_> {
-    /// Points over these iterators, (number, extent), where those before them have the values of `at`.
-    fn points(&self, iterators: &[(usize, i64)], at: &mut Vec<i64>) -> f64 {
+    /// Points over these iterators, (number, extent), where those before them have the values of `point`.
+    fn points(&self, iterators: &[(usize, i64)], point: &mut Vec<i64>) -> f64 {
         let [(first, extent), inside @ ..] = iterators else { return 1.0 };
-        let (low, high) = self.range(*first, *extent, inside, at);
+        let (low, high) = self.range(*first, *extent, inside, point);
         let values = high - low + 1;
         if values <= 0 {
             return 0.0;
@@ -80,14 +80,14 @@ impl Component<'_> {
         let parts = values.min(STRATA);
         let mut sum = 0.0;
         for part in 0..parts {
-            at[*first] = low + (2 * part + 1) * values / (2 * parts);
-            sum += self.points(inside, at);
+            point[*first] = low + (2 * part + 1) * values / (2 * parts);
+            sum += self.points(inside, point);
         }
         sum * values as f64 / parts as f64
     }
 
     /// The least and the largest value of an iterator that the constraints allow for some values of those inside of it.
-    fn range(&self, first: usize, extent: i64, inside: &[(usize, i64)], at: &[i64]) -> (i64, i64) {
+    fn range(&self, first: usize, extent: i64, inside: &[(usize, i64)], point: &[i64]) -> (i64, i64) {
         let (mut low, mut high) = (0, extent - 1);
         for c in &self.constraints {
             let (mut own, mut most) = (0, c.constant);
@@ -96,7 +96,7 @@ impl Component<'_> {
                 match inside.iter().find(|i| i.0 == v) {
                     _ if v == first => own = k,
                     Some((_, extent)) => most += (k * (extent - 1)).max(0),
-                    None => most += k * at[v],
+                    None => most += k * point[v],
                 }
             }
             // own · value + most ≥ 0

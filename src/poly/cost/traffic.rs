@@ -46,7 +46,7 @@ pub fn traffic(nest: &LoopNest, target: &Target) -> Traffic {
 
 /// The traffic of all phases of `nest`, one after the other, and the counts that it follows from.
 pub fn traffic_and_counts(nest: &LoopNest, target: &Target) -> (Traffic, Counts) {
-    let samples = vec![Sample { at: vec![], weight: 1.0 }; SAMPLES];
+    let samples = vec![Sample { iteration: vec![], weight: 1.0 }; SAMPLES];
     let counts = Counts { trips: vec![0.0; nest.vars.len()], shares: vec![] };
     let values = vec![None; nest.vars.len()];
     let mut model = Model { nest, target, values, samples, lengths: vec![], innermost: 0, counts };
@@ -156,7 +156,7 @@ struct Model<'a> {
 #[derive(Clone)]
 struct Sample {
     /// The iteration of each loop, counted from 0 at its lower bound.
-    at: Vec<f64>,
+    iteration: Vec<f64>,
     /// Number of iterations that the sample stands for.
     weight: f64,
 }
@@ -265,8 +265,8 @@ impl Model<'_> {
         self.lengths.push((self.lengths[l] / d).ceil());
         self.lengths[l] = self.lengths[l].min(d);
         for sample in &mut self.samples {
-            sample.at.push((sample.at[l] / d).floor());
-            sample.at[l] = sample.at[l].rem_euclid(d);
+            sample.iteration.push((sample.iteration[l] / d).floor());
+            sample.iteration[l] = sample.iteration[l].rem_euclid(d);
         }
         for value in self.values.iter_mut().flatten() {
             let c = value.coefficient(l);
@@ -281,7 +281,7 @@ impl Model<'_> {
         let weights: Vec<f64> = self.samples.iter().map(|s| s.weight).collect();
         let total: f64 = weights.iter().sum();
         for sample in &mut self.samples {
-            if forms.iter().any(|f| f.at(&sample.at) < -ROUNDING) {
+            if forms.iter().any(|f| f.at(&sample.iteration) < -ROUNDING) {
                 sample.weight = 0.0;
             }
         }
@@ -317,20 +317,20 @@ impl Model<'_> {
     /// The mean of a form over the iterations of the loops around.
     fn mean(&self, form: &Form) -> f64 {
         let total: f64 = self.samples.iter().map(|s| s.weight).sum();
-        self.samples.iter().map(|s| s.weight * form.at(&s.at)).sum::<f64>() / total
+        self.samples.iter().map(|s| s.weight * form.at(&s.iteration)).sum::<f64>() / total
     }
 
     /// Adds a loop that is counted from `first` on to the samples; its mean length, 0 when it is always empty.
     fn enter(&mut self, lower: &[Form], upper: &[Form], first: &Form, step: f64) -> f64 {
         let before: f64 = self.samples.iter().map(|s| s.weight).sum();
         for (i, sample) in self.samples.iter_mut().enumerate() {
-            let value = |f: &Form| f.at(&sample.at);
+            let value = |f: &Form| f.at(&sample.iteration);
             let start = lower.iter().map(|f| (value(f) - ROUNDING).ceil()).fold(f64::NEG_INFINITY, f64::max);
             let end = upper.iter().map(|f| (value(f) + ROUNDING).floor()).fold(f64::INFINITY, f64::min);
             let length = ((end - start) / step).ceil().max(0.0);
-            let share = ((i + 1) as f64 * PRIMES[sample.at.len() % PRIMES.len()].sqrt()).fract();
+            let share = ((i + 1) as f64 * PRIMES[sample.iteration.len() % PRIMES.len()].sqrt()).fract();
             let offset = (start - value(first)) / step;
-            sample.at.push(offset + (share * length).floor());
+            sample.iteration.push(offset + (share * length).floor());
             sample.weight *= length;
         }
         self.samples.iter().map(|s| s.weight).sum::<f64>() / before

@@ -98,8 +98,8 @@ pub fn match_grouped(
         misfit(row, scop, id, references, operand, access, [lane, group])
     })?;
     let varies = |access: &Access| {
-        let at = references.iter().position(|r| r.access.as_ref() == Some(access));
-        at.map(|at| (at, references[at].depends(lane)))
+        let position = references.iter().position(|r| r.access.as_ref() == Some(access));
+        position.map(|position| (position, references[position].depends(lane)))
     };
     let positions: Vec<(usize, bool)> = reads.into_iter().filter_map(varies).collect();
     let ([(vector, true), (_, false)] | [(_, false), (vector, true)]) = positions[..] else {

@@ -31,8 +31,8 @@ fn contraction(scop: &Scop, schedule: &Schedule, tensor: BufferId) -> Option<Con
     // Waves have the values of two rows at once.
     let waves = rows.iter().filter(|r| r.kind == RowKind::Wavefront).count();
     if waves == 1 {
-        let at = rows.iter().position(|r| r.kind == RowKind::Wavefront)?;
-        rows.truncate(if rows.len() > at + 1 { rows.len() } else { at });
+        let outer = rows.iter().position(|r| r.kind == RowKind::Wavefront)?;
+        rows.truncate(if rows.len() > outer + 1 { rows.len() } else { outer });
     }
     if rows.is_empty() {
         return None;

@@ -24,9 +24,9 @@ impl Lowering<'_> {
         let mut inside = state.clone();
         let mut steps = vec![];
         for row in rows {
-            let (at, next) = self.class(row, &inside)?;
+            let (class, next) = self.class(row, &inside)?;
             inside = next;
-            let c = &mut inside.classes[at];
+            let c = &mut inside.classes[class];
             steps.push(ceil_div(c.extent, row.tile));
             c.extent = c.extent.min(row.tile);
         }
@@ -65,13 +65,13 @@ impl Lowering<'_> {
         state: &State,
     ) -> Result<Vec<Stmt>> {
         let Some((row, inner)) = rows.split_first() else { return self.rows(inside.0, inside.1, inside.2, state) };
-        let (at, mut state) = self.class(row, state)?;
+        let (class, mut state) = self.class(row, state)?;
         state.coincident &= row.coincident;
-        let (base, extent) = (state.classes[at].base.clone(), state.classes[at].extent);
+        let (base, extent) = (state.classes[class].base.clone(), state.classes[class].extent);
         let (full, left) = (extent / row.tile, extent % row.tile);
         let mut branch = |l: &mut Self, base: Affine, extent: i64| {
-            state.classes[at].base = base;
-            state.classes[at].extent = extent;
+            state.classes[class].base = base;
+            state.classes[class].extent = extent;
             l.split(inner, &steps[1..], &value[1..], inside, &state)
         };
         let here = full + i64::from(left > 0);

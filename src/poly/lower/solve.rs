@@ -148,25 +148,26 @@ fn echelon(equations: &mut [Equation]) {
     vars.dedup();
     let mut done = 0;
     for v in vars {
-        let at = |e: &Equation| e.iterators.coefficient(v);
-        while let Some(small) =
-            (done..equations.len()).filter(|&i| at(&equations[i]) != 0).min_by_key(|&i| at(&equations[i]).abs())
+        let coefficient = |e: &Equation| e.iterators.coefficient(v);
+        while let Some(small) = (done..equations.len())
+            .filter(|&i| coefficient(&equations[i]) != 0)
+            .min_by_key(|&i| coefficient(&equations[i]).abs())
         {
             equations.swap(done, small);
-            if at(&equations[done]) < 0 {
+            if coefficient(&equations[done]) < 0 {
                 let e = &equations[done];
                 equations[done] = Equation { iterators: e.iterators.scale(-1), value: e.value.scale(-1) };
             }
             let (head, rest) = equations.split_at_mut(done + 1);
             let pivot = &head[done];
             for e in rest.iter_mut() {
-                let k = -(at(e).div_euclid(at(pivot)));
+                let k = -(coefficient(e).div_euclid(coefficient(pivot)));
                 *e = Equation {
                     iterators: e.iterators.add_scaled(&pivot.iterators, k),
                     value: e.value.add_scaled(&pivot.value, k),
                 };
             }
-            if rest.iter().all(|e| at(e) == 0) {
+            if rest.iter().all(|e| coefficient(e) == 0) {
                 done += 1;
                 break;
             }

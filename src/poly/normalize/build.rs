@@ -211,17 +211,17 @@ fn hoist_guards(mut d: Definition) -> Definition {
 /// Substitutes injective temporaries into their readers where that is allowed and pays, and outputs into readers in the
 /// same loops.
 fn inline(definitions: &mut Vec<Definition>, tensors: &[TensorDecl]) {
-    let mut at = 0;
-    while at < definitions.len() {
-        let bodies = substituted(&definitions[at], &definitions[at + 1..], definitions, tensors);
-        let output = tensors[definitions[at].target.0 as usize].role == Role::Output;
+    let mut index = 0;
+    while index < definitions.len() {
+        let bodies = substituted(&definitions[index], &definitions[index + 1..], definitions, tensors);
+        let output = tensors[definitions[index].target.0 as usize].role == Role::Output;
         let inlined = bodies.is_some() && !output;
         for (reader, body) in bodies.into_iter().flatten() {
-            definitions[at + 1 + reader].body = body;
+            definitions[index + 1 + reader].body = body;
         }
         match inlined {
-            true => _ = definitions.remove(at),
-            false => at += 1,
+            true => _ = definitions.remove(index),
+            false => index += 1,
         }
     }
 }

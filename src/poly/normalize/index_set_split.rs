@@ -74,10 +74,10 @@ impl Splitter {
     /// Splits a statement that is alone in its loops.
     fn alone(&mut self, s: &Statement, id: StatementId, node: &Node) -> Result<SequencePart> {
         let mut rows = vec![];
-        let mut at = node;
-        while let Node::Band(band, child) = at {
+        let mut below = node;
+        while let Node::Band(band, child) = below {
             rows.extend(band.rows.iter().cloned());
-            at = child;
+            below = child;
         }
         // For each row the forms that are 0 where a read meets the write, innermost row first to be decided.
         let mut cuts: Vec<(usize, Affine)> = vec![];
@@ -99,24 +99,24 @@ impl Splitter {
         self.pieces(s, id, (&rows, &cuts), 0, vec![], &mut piece)
     }
 
-    /// The pieces from row `at` inwards, where the rows and the forms that cut them are given.
+    /// The pieces from row `row` inwards, where the rows and the forms that cut them are given.
     fn pieces(
         &mut self,
         s: &Statement,
         id: StatementId,
         (rows, cuts): (&[Row], &[(usize, Affine)]),
-        at: usize,
+        row: usize,
         domain: Vec<Affine>,
         piece: &mut usize,
     ) -> Result<SequencePart> {
-        if at == rows.len() {
+        if row == rows.len() {
             let ids = self.copy(s, id, *piece, domain);
             *piece += usize::from(*piece > 0);
             return Ok((ids, Node::Leaf));
         }
-        let Some((_, form)) = cuts.iter().find(|c| c.0 == at) else {
-            let (ids, child) = self.pieces(s, id, (rows, cuts), at + 1, domain, piece)?;
-            return Ok((ids.clone(), around(&rows[at], id, &ids, child)));
+        let Some((_, form)) = cuts.iter().find(|c| c.0 == row) else {
+            let (ids, child) = self.pieces(s, id, (rows, cuts), row + 1, domain, piece)?;
+            return Ok((ids.clone(), around(&rows[row], id, &ids, child)));
         };
         let mut parts = vec![];
         let on = vec![form.clone(), form.scale(-1)];
@@ -125,8 +125,8 @@ impl Splitter {
             let mut exists = Polyhedron::domain(s);
             domain.iter().for_each(|c| exists.inequalities.push(exists.form(c, 0)));
             if !self.isl.is_empty(&exists)? {
-                let (ids, child) = self.pieces(s, id, (rows, cuts), at + 1, domain, piece)?;
-                parts.push((ids.clone(), around(&rows[at], id, &ids, child)));
+                let (ids, child) = self.pieces(s, id, (rows, cuts), row + 1, domain, piece)?;
+                parts.push((ids.clone(), around(&rows[row], id, &ids, child)));
             }
         }
         Ok((parts.iter().flat_map(|p| p.0.clone()).collect(), Node::Sequence(parts)))

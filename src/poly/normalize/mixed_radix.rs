@@ -105,12 +105,12 @@ impl Digits {
 
     /// Iterator `v` becomes two.
     fn split_iterator(&self, d: &mut Definition, v: Var) {
-        let at = v.0 as usize;
-        let Iterator { name, extent, .. } = d.iterators[at].clone();
+        let index = v.0 as usize;
+        let Iterator { name, extent, .. } = d.iterators[index].clone();
         let digit = |suffix: &str, extent| Iterator::new(format!("{name}{suffix}"), extent);
         let high = ceil_div(extent, self.radix);
-        d.iterators.splice(at..=at, [digit("h", high), digit("l", self.radix)]);
-        d.outer += usize::from(at < d.outer);
+        d.iterators.splice(index..=index, [digit("h", high), digit("l", self.radix)]);
+        d.outer += usize::from(index < d.outer);
         let low = Var(v.0 + 1);
         let mut map = |x: Var| match x {
             x if x == v => Affine::var(low).plus(v, self.radix),

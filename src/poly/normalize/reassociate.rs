@@ -41,7 +41,7 @@ struct Recurrence<'a> {
     /// The statements of its loops, itself included, in the order of the text.
     body: Vec<&'a Statement>,
     /// Its place among them.
-    at: usize,
+    place: usize,
 }
 
 /// The statements that have the loops of statement `id`, where iterators mean the same, in order; and the place of that one.
@@ -64,8 +64,8 @@ fn recurrence(scop: &Scop, id: StatementId) -> Recurrence<'_> {
     };
     let mut alike: Vec<StatementId> = scop.ids().filter(|&other| other == id || is_alike(other)).collect();
     alike.sort_by_key(|&other| position(other));
-    let at = alike.iter().position(|&other| other == id).unwrap_or(0);
-    Recurrence { s: scop.statement(id), body: alike.into_iter().map(|other| scop.statement(other)).collect(), at }
+    let place = alike.iter().position(|&other| other == id).unwrap_or(0);
+    Recurrence { s: scop.statement(id), body: alike.into_iter().map(|other| scop.statement(other)).collect(), place }
 }
 
 /// An operand of a chain, with its sign.
@@ -138,14 +138,14 @@ impl Recurrence<'_> {
     /// The age of the latest value of the recurrence that an expression follows from.
     fn age(&self, e: &Expr) -> Age {
         let mut latest = Age::Before;
-        self.follow(e, &vec![0; self.s.iterators.len()], &mut vec![self.at], &mut latest);
+        self.follow(e, &vec![0; self.s.iterators.len()], &mut vec![self.place], &mut latest);
         latest
     }
 
     /// Finds the latest value of the recurrence that `e` follows from. The last of the statements in `through` computes `e`,
     /// so many iterations of each loop `ago`.
     fn follow(&self, e: &Expr, ago: &[i64], through: &mut Vec<usize>, latest: &mut Age) {
-        let reader = through.last().copied().unwrap_or(self.at);
+        let reader = through.last().copied().unwrap_or(self.place);
         let written = |writer: usize, read: &Access| {
             let writes = self.body[writer];
             let between =
@@ -153,16 +153,16 @@ impl Recurrence<'_> {
             (is_earlier(&between) || writer < reader && between.iter().all(|&d| d == 0)).then(|| sum(&between, ago))
         };
         e.visit_accesses(&mut |a| {
-            if let Some(distance) = written(self.at, a) {
+            if let Some(distance) = written(self.place, a) {
                 *latest = latest.clone().max(Age::Ago(std::cmp::Reverse(distance), through.len()));
             }
             for other in 0..self.body.len() {
                 if through.len() <= MOST_THROUGH
                     && !through.contains(&other)
-                    && let Some(at) = written(other, a)
+                    && let Some(place) = written(other, a)
                 {
                     through.push(other);
-                    self.follow(&self.body[other].body, &at, through, latest);
+                    self.follow(&self.body[other].body, &place, through, latest);
                     through.pop();
                 }
             }

@@ -74,8 +74,8 @@ impl Cone {
         }
         let bit = 1 << self.constraints;
         self.constraints += 1;
-        if let Some(at) = self.lines.iter().position(|l| value(form, l) != 0) {
-            let mut line = self.lines.remove(at);
+        if let Some(index) = self.lines.iter().position(|l| value(form, l) != 0) {
+            let mut line = self.lines.remove(index);
             if value(form, &line) < 0 {
                 line.iter_mut().for_each(|x| *x = -*x);
             }

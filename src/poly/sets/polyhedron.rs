@@ -72,13 +72,13 @@ impl Polyhedron {
         self.inequalities.push(rest);
     }
 
-    /// Requires `other` as well: its variable v is variable `at[v]` here, those beyond are added.
-    pub fn conjoin(&mut self, other: &Polyhedron, at: &[usize]) {
-        let mut at = at.to_vec();
-        (at.len()..other.dims).for_each(|_| at.push(self.add_variable()));
+    /// Requires `other` as well: its variable v is variable `variables[v]` here, those beyond are added.
+    pub fn conjoin(&mut self, other: &Polyhedron, variables: &[usize]) {
+        let mut variables = variables.to_vec();
+        (variables.len()..other.dims).for_each(|_| variables.push(self.add_variable()));
         let moved = |form: &Form| {
             let mut out = vec![0; self.dims + 1];
-            at.iter().zip(form).for_each(|(&v, c)| out[v] += c);
+            variables.iter().zip(form).for_each(|(&v, c)| out[v] += c);
             out[self.dims] = form[other.dims];
             out
         };
@@ -383,8 +383,8 @@ pub fn orthogonal_complement(rows: &[Vec<i64>], dims: usize) -> Vec<Vec<i64>> {
     let mut pivots = vec![];
     let mut rank = 0;
     for column in 0..dims {
-        let Some(at) = (rank..matrix.len()).find(|&r| matrix[r][column] != 0) else { continue };
-        matrix.swap(rank, at);
+        let Some(nonzero) = (rank..matrix.len()).find(|&r| matrix[r][column] != 0) else { continue };
+        matrix.swap(rank, nonzero);
         let pivot = matrix[rank].clone();
         for (r, row) in matrix.iter_mut().enumerate() {
             let k = row[column];

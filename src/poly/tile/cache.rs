@@ -155,9 +155,9 @@ impl Traffic<'_> {
 
     /// Tries `more` at every place in `order`.
     fn insert(&self, order: &[TileLoop], more: TileLoop, best: &mut (Vec<TileLoop>, f64)) {
-        for at in 0..=order.len() {
+        for place in 0..=order.len() {
             let mut order = order.to_vec();
-            order.insert(at, more);
+            order.insert(place, more);
             self.consider(order, best);
         }
     }
@@ -237,13 +237,13 @@ impl Traffic<'_> {
     fn parallel_steps(&self, order: &[TileLoop]) -> i64 {
         let serial = |l: &TileLoop| self.divisible.contains(&l.iterator) || self.uneven.contains(&l.iterator);
         let cut = order.iter().position(serial);
-        (0..cut.unwrap_or(order.len())).map(|at| self.steps(order, at).0).product()
+        (0..cut.unwrap_or(order.len())).map(|position| self.steps(order, position).0).product()
     }
 
-    /// Iterations of loop `at`, and how many values of its iterator they have.
-    fn steps(&self, order: &[TileLoop], at: usize) -> (i64, i64) {
-        let l = &order[at];
-        let outer = order[..at].iter().filter(|o| o.iterator == l.iterator).map(|o| o.tile).min();
+    /// Iterations of loop `position`, and how many values of its iterator they have.
+    fn steps(&self, order: &[TileLoop], position: usize) -> (i64, i64) {
+        let l = &order[position];
+        let outer = order[..position].iter().filter(|o| o.iterator == l.iterator).map(|o| o.tile).min();
         let outer = outer.unwrap_or(i64::MAX).min(self.extent(l.iterator));
         (ceil_div(outer, l.tile), outer)
     }
@@ -299,9 +299,9 @@ impl Traffic<'_> {
         let (single, scattered) = (&first.runs, &first.scattered);
         let mut runs: Option<Vec<f64>> = None;
         let mut uses = vec![Use { times: 1.0, ahead: None }; count];
-        for at in (0..order.len()).rev() {
-            let l = &order[at];
-            let (steps, outer) = self.steps(order, at);
+        for position in (0..order.len()).rev() {
+            let l = &order[position];
+            let (steps, outer) = self.steps(order, position);
             covered.iter_mut().find(|c| c.0 == l.iterator).expect("a loop over an axis").1 = outer;
             let around = self.touched(&covered);
             let followed = |(i, run): (usize, &f64)| if scattered[i] { single[i] } else { *run };
@@ -404,8 +404,8 @@ impl Traffic<'_> {
             return 0.0;
         }
         let parts: i64 = (0..order.len())
-            .filter(|&at| self.divisible.contains(&order[at].iterator))
-            .map(|at| self.steps(order, at).0)
+            .filter(|&position| self.divisible.contains(&order[position].iterator))
+            .map(|position| self.steps(order, position).0)
             .product();
         let (mut blocks, mut points) = (1.0, 1.0);
         for a in self.axes.iter().filter(|a| !a.reduced) {

@@ -75,22 +75,22 @@ impl InsertionPoint {
         Ok(InsertionPoint { rows, first, iterators })
     }
 
-    /// φ of row j for a statement whose iterator `at + j` it is.
-    pub fn phi(&self, j: usize, at: usize) -> Affine {
-        Affine::constant(self.first[j] * self.rows[j].tile).plus(Var((at + j) as u32), self.rows[j].tile)
+    /// φ of row j for a statement whose iterator `position + j` it is.
+    pub fn phi(&self, j: usize, position: usize) -> Affine {
+        Affine::constant(self.first[j] * self.rows[j].tile).plus(Var((position + j) as u32), self.rows[j].tile)
     }
 
-    /// Requires that variables `at ..` of `p` are the values of the rows for an instance of `id`, whose iterators are the
+    /// Requires that variables `position ..` of `p` are the values of the rows for an instance of `id`, whose iterators are the
     /// variables `instance ..`.
-    fn relate(&self, p: &mut Polyhedron, id: StatementId, at: usize, instance: usize) {
+    fn relate(&self, p: &mut Polyhedron, id: StatementId, position: usize, instance: usize) {
         for (j, row) in self.rows.iter().enumerate() {
             let form = plus(&p.form(row.of(id), instance), -self.first[j] * row.tile);
             if row.tile == 1 {
                 let mut value = vec![0; p.dims + 1];
-                value[at + j] = 1;
+                value[position + j] = 1;
                 p.equalities.push(difference(&form, &value));
             } else {
-                p.divide(&form, at + j, row.tile);
+                p.divide(&form, position + j, row.tile);
             }
         }
     }
@@ -264,7 +264,7 @@ pub fn statement_name(scop: &Scop, name: &str) -> String {
 pub fn join_privates(scop: &mut Scop, around: &InsertionPoint, statements: &[(StatementId, usize)]) -> Result<()> {
     let mut privates = std::mem::take(&mut scop.privates);
     for p in &mut privates {
-        for &(id, at) in statements.iter().filter(|s| scop.statement(s.0).uses(p.tensor)) {
+        for &(id, position) in statements.iter().filter(|s| scop.statement(s.0).uses(p.tensor)) {
             for row in &mut p.rows {
                 if row.phi.iter().any(|q| q.0 == id) {
                     continue;
@@ -278,7 +278,7 @@ pub fn join_privates(scop: &mut Scop, around: &InsertionPoint, statements: &[(St
                         row.name
                     ));
                 };
-                row.phi.push((id, around.phi(j, at)));
+                row.phi.push((id, around.phi(j, position)));
             }
         }
     }
@@ -295,7 +295,7 @@ pub fn private(
 ) -> Private {
     let row = |(j, r): (usize, &Row)| {
         let mut r = r.clone();
-        r.phi.extend(statements.iter().map(|&(id, at)| (id, around.phi(j, at))));
+        r.phi.extend(statements.iter().map(|&(id, position)| (id, around.phi(j, position))));
         r.kind = RowKind::Serial;
         r
     };

@@ -59,8 +59,8 @@ pub fn express(original: &SourceProgram, scop: &Scop, tiled: &Tiled) -> Result<V
 /// Returns the primitives that turn the program into `scop`.
 fn program(original: &SourceProgram, scop: &Scop) -> Result<Vec<Primitive>> {
     let mut primitives = vec![];
-    let mut at = (original.normal)()?;
-    if at != original.written {
+    let mut current = (original.normal)()?;
+    if current != original.written {
         primitives.push(Primitive::Normalize);
     }
     for (primitive, next) in [
@@ -69,12 +69,12 @@ fn program(original: &SourceProgram, scop: &Scop) -> Result<Vec<Primitive>> {
         (Primitive::ArrayExpand, array_expansion::expand),
         (Primitive::StatementSplit, statement_split::split),
     ] {
-        if at != *scop {
-            let changed = next(&at)?;
-            if changed != at {
+        if current != *scop {
+            let changed = next(&current)?;
+            if changed != current {
                 primitives.push(primitive);
             }
-            at = changed;
+            current = changed;
         }
     }
     Ok(primitives)

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct Placed {
     /// Offset in the module's constants.
-    at: u64,
+    offset: u64,
     /// Offset in the file's constants.
     file: u64,
     bytes: u64,
@@ -31,8 +31,8 @@ impl Layout {
     /// Where the byte at an offset in the constants of a module lies; `None` where it has no such byte.
     pub fn offset(&self, module: usize, offset: u64) -> Option<u64> {
         let placed = self.modules.get(module)?;
-        let piece = placed[..placed.partition_point(|piece| piece.at <= offset)].last()?;
-        (offset - piece.at < piece.bytes).then(|| piece.file + (offset - piece.at))
+        let piece = placed[..placed.partition_point(|piece| piece.offset <= offset)].last()?;
+        (offset - piece.offset < piece.bytes).then(|| piece.file + (offset - piece.offset))
     }
 
     /// A layout for modules with these constants.
@@ -62,16 +62,16 @@ impl Layout {
                 }
             }
             let placed = merged.into_iter().map(|(start, end)| {
-                let at = constants.push(memory.elsewhere(start..end));
-                (start, end, at)
+                let offset = constants.push(memory.elsewhere(start..end));
+                (start, end, offset)
             });
             offsets.insert(address, placed.collect());
         }
-        let find = |(at, memory): (u64, &WeightRange)| {
+        let find = |(offset, memory): (u64, &WeightRange)| {
             let place = memory.place();
             let parts = &offsets[&memory.allocation().0];
             let (start, _, file) = parts[parts.partition_point(|part| part.0 <= place.start) - 1];
-            Placed { at, file: file + (place.start - start) as u64, bytes: place.len() as u64 }
+            Placed { offset, file: file + (place.start - start) as u64, bytes: place.len() as u64 }
         };
         let modules = modules.map(|weights| weights.pieces().map(find).collect()).collect();
         Layout { constants, modules }
@@ -88,7 +88,7 @@ pub(super) fn read(placed: &[Placed], file: Option<&WeightRange>) -> Result<Weig
         let range = usize::try_from(piece.file).ok().zip(usize::try_from(piece.bytes).ok());
         let range = range.and_then(|(start, bytes)| Some(start..start.checked_add(bytes)?));
         let memory = range.zip(file).and_then(|(range, file)| file.part(range));
-        if !memory.is_some_and(|memory| weights.insert(piece.at, memory)) {
+        if !memory.is_some_and(|memory| weights.insert(piece.offset, memory)) {
             return Err(Error::Invalid("damaged module: constants lie outside of its file".into()));
         }
     }

@@ -61,7 +61,7 @@ impl Module {
     /// The parts of the weights that buffers are, by their offsets; those that overlap are one.
     fn constants(&self) -> Vec<Range<u64>> {
         let place = |buffer: &super::Buffer| match buffer.place {
-            BufferPlace::Weights(at) => Some(at..at + buffer.bytes().ok()?),
+            BufferPlace::Weights(offset) => Some(offset..offset + buffer.bytes().ok()?),
             _ => None,
         };
         let mut ranges: Vec<Range<u64>> = self.0.buffers.iter().filter_map(place).filter(|r| !r.is_empty()).collect();

@@ -52,8 +52,8 @@ impl Module {
                 BufferPlace::Output(i) => {
                     self.0.outputs.get(i as usize).is_some_and(|s| s.tensor.bytes().is_ok_and(|b| bytes <= b))
                 }
-                BufferPlace::Arena(at) => at.checked_add(bytes).is_some_and(|end| end <= self.0.arena_bytes),
-                BufferPlace::Weights(at) => self.0.weights.get(at, bytes).is_some(),
+                BufferPlace::Arena(offset) => offset.checked_add(bytes).is_some_and(|end| end <= self.0.arena_bytes),
+                BufferPlace::Weights(offset) => self.0.weights.get(offset, bytes).is_some(),
                 BufferPlace::Window { .. } => true,
             };
             let extent = if fits { Extent::new(buffer.place, bytes, &extents, &loops) } else { None };

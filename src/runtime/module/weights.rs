@@ -20,7 +20,7 @@ pub struct Weights {
 
 #[derive(Clone)]
 struct Piece {
-    at: u64,
+    offset: u64,
     memory: WeightRange,
 }
 
@@ -118,23 +118,23 @@ impl Weights {
 
     /// Adds bytes at the next multiple of 64 and returns their offset.
     pub fn push(&mut self, memory: WeightRange) -> u64 {
-        let at = self.length.next_multiple_of(WEIGHTS_ALIGNMENT as u64);
-        self.length = at + memory.len() as u64;
+        let offset = self.length.next_multiple_of(WEIGHTS_ALIGNMENT as u64);
+        self.length = offset + memory.len() as u64;
         if let Some(last) = self.pieces.last_mut() {
-            let next = last.memory.range.start as u64 + (at - last.at);
+            let next = last.memory.range.start as u64 + (offset - last.offset);
             // Bytes that lie in one memory as they do here are one piece.
             if Arc::ptr_eq(&last.memory.pages, &memory.pages) && next == memory.range.start as u64 {
                 last.memory.range.end = memory.range.end;
-                return at;
+                return offset;
             }
         }
-        self.pieces.push(Piece { at, memory });
-        at
+        self.pieces.push(Piece { offset, memory });
+        offset
     }
 
     /// The pieces by their offsets.
     pub(super) fn pieces(&self) -> impl Iterator<Item = (u64, &WeightRange)> {
-        self.pieces.iter().map(|piece| (piece.at, &piece.memory))
+        self.pieces.iter().map(|piece| (piece.offset, &piece.memory))
     }
 
     /// Adds a piece at an offset; returns false where it does not follow what is there.
@@ -158,9 +158,9 @@ impl Weights {
         if bytes == 0 && offset <= self.length.next_multiple_of(WEIGHTS_ALIGNMENT as u64) {
             return Some(&[]);
         }
-        let after = self.pieces.partition_point(|piece| piece.at <= offset);
+        let after = self.pieces.partition_point(|piece| piece.offset <= offset);
         let piece = &self.pieces[after.checked_sub(1)?];
-        let start = offset - piece.at;
+        let start = offset - piece.offset;
         let end = start.checked_add(bytes)?;
         piece.memory.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)
     }
@@ -169,8 +169,8 @@ impl Weights {
     pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
         let mut end = 0;
         self.pieces.iter().flat_map(move |piece| {
-            let gap = (piece.at - end) as usize;
-            end = piece.at + piece.memory.len() as u64;
+            let gap = (piece.offset - end) as usize;
+            end = piece.offset + piece.memory.len() as u64;
             [&[0; WEIGHTS_ALIGNMENT][..gap], &piece.memory]
         })
     }

@@ -33,7 +33,7 @@ pub fn unique(attributes: &[i64], inputs: &[View]) -> Result<Vec<Tensor>> {
         if single {
             return elements[a].cmp(&elements[b]);
         }
-        let of = |i: usize| slice(i).map(|at| elements[at]);
+        let of = |i: usize| slice(i).map(|index| elements[index]);
         of(a).cmp(of(b))
     };
     let mut order: Vec<usize> = (0..extent).collect();

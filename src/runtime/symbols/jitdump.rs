@@ -97,26 +97,29 @@ mod tests {
         assert!(write(&folder, &code, &[symbol("outside", 90, 11)]).is_err());
         let path = folder.join(format!("jit-{}.dump", std::process::id()));
         let data = std::fs::read(&path).unwrap();
-        let u32_at = |at: usize| u32::from_ne_bytes(data[at..at + 4].try_into().unwrap());
-        let u64_at = |at: usize| u64::from_ne_bytes(data[at..at + 8].try_into().unwrap());
+        let u32_at = |offset: usize| u32::from_ne_bytes(data[offset..offset + 4].try_into().unwrap());
+        let u64_at = |offset: usize| u64::from_ne_bytes(data[offset..offset + 8].try_into().unwrap());
         let machine = u32::from(super::super::gdb::MACHINE.0);
         assert_eq!([0, 4, 8, 12, 20].map(u32_at), [MAGIC, 1, 40, machine, std::process::id()]);
         // perf sees no other mappings
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let marker = maps.lines().find(|line| line.ends_with(&path.display().to_string())).unwrap();
         assert!(marker.contains(" r-xs "), "{marker}");
-        let (mut at, mut found, mut time) = (40, vec![], u64_at(24));
-        while at < data.len() {
-            assert!((time..=now()).contains(&u64_at(at + 8)));
-            time = u64_at(at + 8);
-            assert_eq!([at + 16, at + 20].map(u32_at), [std::process::id(), gettid().as_raw_nonzero().get() as u32]);
-            assert_eq!(u64_at(at + 24), u64_at(at + 32));
-            let (length, bytes) = (u32_at(at + 4) as usize, u64_at(at + 40) as usize);
-            assert_eq!((u32_at(at), u64_at(at + 48)), (CODE_LOAD, found.len() as u64));
-            let name = &data[at + LOAD_BYTES..at + length - bytes - 1];
-            found.push((String::from_utf8(name.to_vec()).unwrap(), u64_at(at + 32) - code.as_ptr() as u64, bytes));
-            assert_eq!(data[at + length - bytes..at + length][0] as u64, found.last().unwrap().1);
-            at += length;
+        let (mut offset, mut found, mut time) = (40, vec![], u64_at(24));
+        while offset < data.len() {
+            assert!((time..=now()).contains(&u64_at(offset + 8)));
+            time = u64_at(offset + 8);
+            assert_eq!(
+                [offset + 16, offset + 20].map(u32_at),
+                [std::process::id(), gettid().as_raw_nonzero().get() as u32]
+            );
+            assert_eq!(u64_at(offset + 24), u64_at(offset + 32));
+            let (length, bytes) = (u32_at(offset + 4) as usize, u64_at(offset + 40) as usize);
+            assert_eq!((u32_at(offset), u64_at(offset + 48)), (CODE_LOAD, found.len() as u64));
+            let name = &data[offset + LOAD_BYTES..offset + length - bytes - 1];
+            found.push((String::from_utf8(name.to_vec()).unwrap(), u64_at(offset + 32) - code.as_ptr() as u64, bytes));
+            assert_eq!(data[offset + length - bytes..offset + length][0] as u64, found.last().unwrap().1);
+            offset += length;
         }
         assert_eq!(found, [("first".into(), 0, 30), ("second".into(), 64, 36), ("third".into(), 30, 1)]);
         // SAFETY: the child only writes, and ends; no other thread of this process writes such files.

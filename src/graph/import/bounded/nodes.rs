@@ -161,7 +161,7 @@ impl Importer<'_> {
             for form in forms {
                 let place = if self.at_least(form, fixed(0))? { form } else { sum(form, extent, 1)? };
                 if !self.at_least(place, fixed(0))? || self.at_least(place, extent)? {
-                    let count = self.bounded.as_ref().map_or(0, |b| b.at);
+                    let count = self.bounded.as_ref().map_or(0, |b| b.import_count);
                     let (index, extent) = (form.at(count), extent.at(count));
                     return Err(Error::Invalid(format!("index {index} is outside of a dimension of {extent}")));
                 }

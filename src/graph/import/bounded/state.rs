@@ -60,7 +60,7 @@ pub struct Bounded {
     /// Extent of every bounded dimension.
     pub capacity: i64,
     /// The count that the import is for.
-    pub at: i64,
+    pub import_count: i64,
     /// Dynamic dimensions that grow, and their sizes.
     pub dims: BTreeMap<String, Form>,
     /// The input that holds the count.
@@ -82,10 +82,16 @@ pub struct Bounded {
 
 impl Bounded {
     /// Knows nothing yet but the sizes of the dimensions that grow.
-    pub fn new(capacity: i64, at: i64, dims: BTreeMap<String, Form>, count: ValueId, input: String) -> Bounded {
+    pub fn new(
+        capacity: i64,
+        import_count: i64,
+        dims: BTreeMap<String, Form>,
+        count: ValueId,
+        input: String,
+    ) -> Bounded {
         Bounded {
             capacity,
-            at,
+            import_count,
             dims,
             count,
             input,
@@ -100,7 +106,7 @@ impl Bounded {
 
     /// Decides whether a number is at least 0; the import is right for the counts of which the same is true.
     pub fn not_negative(&self, form: Form) -> Result<bool> {
-        let holds = form.at(self.at) >= 0;
+        let holds = form.at(self.import_count) >= 0;
         let kept = if holds { form } else { sum(fixed(-1), form, -1)? };
         // the largest count, or the negated smallest one, where one of them follows
         let (factor, offset) = (i128::from(kept.factor), i128::from(kept.offset));
@@ -129,7 +135,9 @@ impl Bounded {
     pub fn require(&self, form: Form, least: i64) -> Result<()> {
         match self.not_negative(sum(form, fixed(least), -1)?)? {
             true => Ok(()),
-            false => Err(Error::Unsupported(format!("a dimension that grows has {} elements", form.at(self.at)))),
+            false => {
+                Err(Error::Unsupported(format!("a dimension that grows has {} elements", form.at(self.import_count))))
+            }
         }
     }
 
@@ -144,7 +152,7 @@ impl Bounded {
             self.full.set(true);
             return Err(Error::Unsupported(format!(
                 "{} elements are beyond the capacity {}",
-                extent.at(self.at),
+                extent.at(self.import_count),
                 self.capacity
             )));
         }
@@ -163,7 +171,7 @@ impl Bounded {
 
     /// The smallest count of the range that half the capacity would not hold.
     pub fn beyond_half(&self) -> i64 {
-        let (mut least, mut most) = (self.range.get().0, self.at);
+        let (mut least, mut most) = (self.range.get().0, self.import_count);
         if self.capacity <= LEAST_CAPACITY {
             return least;
         }

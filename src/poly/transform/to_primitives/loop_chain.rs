@@ -77,11 +77,11 @@ impl Emitter<'_> {
 
     /// Emits the primitives that give a loop over one value the time `to`.
     fn settle(&mut self, id: StatementId, spare: &mut Vec<Link>, to: &Affine) -> Option<Link> {
-        let at = spare.iter().position(|l| l.phi == *to).unwrap_or(0);
-        if at == spare.len() {
+        let index = spare.iter().position(|l| l.phi == *to).unwrap_or(0);
+        if index == spare.len() {
             return None;
         }
-        let link = spare.remove(at);
+        let link = spare.remove(index);
         let by = to.constant - link.phi.constant;
         if by != 0 {
             self.primitives.push(Primitive::Shift { which: self.one(id, &link.name), by });
