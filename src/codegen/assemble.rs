@@ -1,7 +1,5 @@
-//! The driver from LoopNest and VCode to bytes: allocates registers, checks the allocation, encodes instructions.
+//! The driver from VCode to bytes: allocates registers, checks the allocation, encodes instructions.
 
-use crate::codegen::loopnest::LoopNest;
-use crate::codegen::loopnest::simplify;
 use crate::codegen::regalloc::allocation::{Allocation, RegisterFile};
 use crate::codegen::regalloc::checker;
 use crate::codegen::vcode::Function;
@@ -29,11 +27,6 @@ pub struct Phase {
     pub wave: Option<i64>,
     /// Scratch memory that each thread brings, 64-byte aligned.
     pub scratch_bytes: u64,
-}
-
-/// The machine code of a kernel.
-pub fn assemble(nest: &LoopNest, target: &Target) -> Result<Assembled> {
-    assemble_functions(&select::lower(&simplify::simplify(nest), target)?, target)
 }
 
 /// The machine code of the phases of a kernel.

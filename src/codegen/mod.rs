@@ -16,7 +16,7 @@ pub mod target;
 pub mod vcode;
 pub mod x86;
 
-pub use assemble::{Assembled, assemble};
+pub use assemble::Assembled;
 pub use target::{Isa, Target};
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub fn copies_constants(signature: &Signature) -> bool {
 }
 
 /// Returns true if the static workspace is large.
-pub fn has_large_workspace(signature: &Signature) -> bool {
+fn has_large_workspace(signature: &Signature) -> bool {
     signature.has_plain_function() && signature.arena_bytes + signature.scratch_bytes >= LEAST
 }
 

@@ -359,7 +359,7 @@ impl Planned {
     fn new(scop: Scop, target: &Target, times: &mut Times) -> Result<Planned> {
         let dependences = times.time(Lap::Dependences, || dependence::analyze(&scop))?;
         let (schedule, report) = times.time(Lap::Schedule, || ilp::schedule(&scop, &dependences))?;
-        let plan = || plan::plan_among(&scop, &dependences, &schedule, target);
+        let plan = || plan::plan(&scop, &dependences, &schedule, target);
         let (tiled, candidates) = times.time(Lap::Tile, plan)?;
         Ok(Planned { scop, dependences, schedule, report, tiled, candidates })
     }

@@ -80,20 +80,12 @@ impl Candidate {
     }
 }
 
-/// The best plan of `scop`.
-///
-/// # Errors
-/// Those of tiling the ILP's schedule.
-pub fn plan(scop: &Scop, dependences: &Dependences, schedule: &Schedule, target: &Target) -> Result<Tiled> {
-    Ok(plan_among(scop, dependences, schedule, target)?.0)
-}
-
 /// The best plan of `scop`, and what it was chosen among: itself first, then the others by predicted time; empty where
 /// there was no choice.
 ///
 /// # Errors
-/// As [`plan`].
-pub fn plan_among(
+/// Those of tiling the ILP's schedule.
+pub fn plan(
     scop: &Scop,
     dependences: &Dependences,
     schedule: &Schedule,

@@ -234,7 +234,7 @@ pub fn elementwise(shape: [i64; 4]) -> Program {
 }
 
 /// The input transform of Winograd's convolution F(4, 3): `P`, the values of the 6 × 6 matrix in row-major order.
-pub const WINOGRAD_INPUT: [f32; 36] = [
+const WINOGRAD_INPUT: [f32; 36] = [
     4., 0., -5., 0., 1., 0., 0., -4., -4., 1., 1., 0., 0., 4., -4., -1., 1., 0., //
     0., -2., -1., 2., 1., 0., 0., 2., -1., -2., 1., 0., 0., 4., 0., -5., 0., 1.,
 ];

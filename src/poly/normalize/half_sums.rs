@@ -18,7 +18,7 @@ use crate::runtime::DType;
 pub const MOST_TERMS: i64 = 512;
 
 /// Terms of a block at least, where a sum has several.
-pub const LEAST_TERMS: i64 = 64;
+const LEAST_TERMS: i64 = 64;
 
 /// The program with sums in f16, and their number; `None` where it has none.
 pub fn with_half_sums(program: &Program) -> Option<(Program, usize)> {

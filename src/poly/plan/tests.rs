@@ -18,7 +18,7 @@ fn planned(text: &str) -> (Scop, Tiled, Vec<Candidate>) {
     let dependences = crate::poly::analysis::dependence::analyze(&scop).unwrap();
     let (schedule, _) = ilp::schedule(&scop, &dependences).unwrap();
     let target = samples::with_rows(Target::avx512());
-    let tiled = plan(&scop, &dependences, &schedule, &target).unwrap();
+    let tiled = plan(&scop, &dependences, &schedule, &target).unwrap().0;
     legality::check(&scop, &dependences, &tiled.schedule).unwrap();
     let default = tile::tile(&scop, &schedule, &target).unwrap();
     let found = candidates(&scop, &dependences, &schedule, default, &target);
@@ -91,7 +91,7 @@ fn an_order_that_is_free_has_no_candidates() {
     let dependences = crate::poly::analysis::dependence::analyze(&scop).unwrap();
     let (schedule, _) = ilp::schedule(&scop, &dependences).unwrap();
     let target = Target::avx512();
-    let tiled = plan(&scop, &dependences, &schedule, &target).unwrap();
+    let tiled = plan(&scop, &dependences, &schedule, &target).unwrap().0;
     assert_eq!(tiled, tile::tile(&scop, &schedule, &target).unwrap());
 }
 
