@@ -169,9 +169,15 @@ def place_of_function(lines, index):
     return found
 
 
+def head_of_function(lines, opening):
+    """The first line of the signature that `opening` ends."""
+    return next((i for i in range(opening, -1, -1) if re.match(r"\s*(pub(\([a-z: ]+\))? )?(unsafe )?fn \w", lines[i])), opening)
+
+
 def with_mutants(file, chosen):
-    """The text of a file with all `chosen` (number, line, new line) in it, the number of the mutant of each line of the
-    text (0: none), and the numbers of those that stand in no function."""
+    """The text of a file with all `chosen` (number, line, new line) in it; for each line of the text the numbers of the mutants
+    that an error there may be of: one in a changed body, all of the function in its signature and its own body; and the
+    numbers of those that stand in no function."""
     lines = (ROOT / file).read_text().split("\n")
     functions, alone = {}, set()
     for number, index, new in chosen:
@@ -182,18 +188,20 @@ def with_mutants(file, chosen):
             functions.setdefault(place, []).append((number, index, new))
     text, owners, at = [], [], 0
 
-    def emit(part, owner=0):
+    def emit(part, numbers=()):
         text.extend(part)
-        owners.extend([owner] * len(part))
+        owners.extend([numbers] * len(part))
 
     for (opening, closing), members in sorted(functions.items()):
-        emit(lines[at:opening + 1] + ["match crate::mutant() {"])
+        head, every = max(at, head_of_function(lines, opening)), tuple(number for number, _, _ in members)
+        emit(lines[at:head])
+        emit(lines[head:opening + 1] + ["match crate::mutant() {"], every)
         for number, index, new in members:
             changed = new[len(lines[index]):] if index == opening else new
             first = [changed] if index == opening else []
             body = [changed if i == index else lines[i] for i in range(opening + 1, closing)]
-            emit([f"{number} => {{", *first, *body, "}"], number)
-        emit(["_ => {", *lines[opening + 1:closing], "}", "}"])
+            emit([f"{number} => {{", *first, *body, "}"], (number,))
+        emit(["_ => {", *lines[opening + 1:closing], "}", "}"], every)
         at = closing
     emit(lines[at:])
     return "\n".join(text), owners, alone
@@ -263,14 +271,16 @@ def compile_together(numbered):
         code, output = run(["cargo", "check", "-q", "--message-format=json", *PACKAGES])
         if code == 0:
             return set(numbered) - alone, alone
-        wrong = set()
+        # What is wrong in a body is the mutant's; else it may be that of any mutant of the function.
+        wrong, possible = set(), set()
         for message in messages(output):
             for span in message.get("message", {}).get("spans", []):
                 if message["message"]["level"] == "error" and span["is_primary"]:
                     name = os.path.relpath(TREE / span["file_name"], TREE)
                     owners = made[name][1] if name in made else made.get("src/runtime/" + name, ("", []))[1]
-                    wrong.add(owners[span["line_start"] - 1] if owners else 0)
-        wrong.discard(0)
+                    numbers = owners[span["line_start"] - 1] if owners else ()
+                    (wrong if len(numbers) == 1 else possible).update(numbers)
+        wrong = wrong or possible
         if not wrong:
             sys.exit(f"the copy does not compile\n{output[-3000:]}")
         for number in wrong:
