@@ -101,8 +101,8 @@ impl Pass<'_> {
         }
     }
 
-    /// What a node computes, and the register that it alone writes; `None` of what depends on more than registers that are written
-    /// once and on memory.
+    /// The computation of a node, and the register that it alone writes; `None` where the result follows from more than memory and
+    /// registers that are written once.
     fn key(&self, node: &Node) -> Option<(Key, u32)> {
         let (key, dst) = match node {
             Node::Splat { dst, ty, value } => (Key::Splat(*ty, value.clone()), dst.0),

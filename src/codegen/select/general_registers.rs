@@ -17,8 +17,8 @@ use crate::codegen::regalloc::allocation::RegisterFile;
 use crate::codegen::regalloc::liveness::Liveness;
 use crate::codegen::select::uses::{remove, uses};
 use crate::codegen::vcode::operands::{Class, Group};
-use crate::codegen::vcode::{Function, Gpr, Inst, Lane, VType, Vreg};
-use forms::{Forms, Rewriter};
+use crate::codegen::vcode::{Function, Gpr, Inst, Lane, Vreg};
+use forms::{Forms, Rewriter, is_one_integer, number};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// General-purpose registers left for temporaries and for what instructions need.
@@ -70,20 +70,6 @@ fn constants(function: &Function, forms: &Forms) -> BTreeMap<u32, i64> {
         }
     }
     written.into_iter().filter_map(|(r, value)| Some((r, value?.1))).collect()
-}
-
-/// The integer of a lane of 32 or 64 bits.
-fn number(lane: Lane, bits: u64) -> Option<i64> {
-    match lane {
-        Lane::I32 => Some(i64::from(bits as i32)),
-        Lane::I64 => Some(bits as i64),
-        _ => None,
-    }
-}
-
-/// Returns true for integers of 32 or 64 bits of which there is one.
-fn is_one_integer(ty: VType) -> bool {
-    ty.lanes == 1 && matches!(ty.lane, Lane::I32 | Lane::I64)
 }
 
 /// Registers that move together.

@@ -1,6 +1,5 @@
 //! The forms of instructions on general-purpose registers.
 
-use super::is_one_integer;
 use crate::codegen::select::uses::{Uses, uses};
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{
@@ -9,6 +8,20 @@ use crate::codegen::vcode::{
 use crate::expr::CompareOp;
 use crate::runtime::DType;
 use std::collections::BTreeMap;
+
+/// The integer of a lane of 32 or 64 bits.
+pub fn number(lane: Lane, bits: u64) -> Option<i64> {
+    match lane {
+        Lane::I32 => Some(i64::from(bits as i32)),
+        Lane::I64 => Some(bits as i64),
+        _ => None,
+    }
+}
+
+/// Returns true for integers of 32 or 64 bits of which there is one.
+pub fn is_one_integer(ty: VType) -> bool {
+    ty.lanes == 1 && matches!(ty.lane, Lane::I32 | Lane::I64)
+}
 
 /// Conversion to f64, product with an inverse, conversion to i32: a quotient of i32 by a constant.
 #[derive(Clone, Copy)]
@@ -255,7 +268,7 @@ impl<'a> Rewriter<'a> {
             }
             Inst::VConst { dst, ty, bits } => {
                 let dst = self.register(dst);
-                self.out.push(Inst::Imm { dst, value: super::number(ty.lane, bits).unwrap_or_default() });
+                self.out.push(Inst::Imm { dst, value: number(ty.lane, bits).unwrap_or_default() });
             }
             Inst::VSplat { dst, src, .. } => self.out.push(Inst::Copy { dst: self.register(dst), src }),
             Inst::VCopy { dst, src, .. } => self.copy(dst, src),
