@@ -148,8 +148,12 @@ fn shifts_there_and_back_extend() {
         assert_eq!(count(&wrapped, |i| matches!(i, Inst::Shift { .. })), 0, "{wrapped}");
         assert_eq!(count(&wrapped, |i| matches!(i, Inst::Extend { .. })), 1, "{wrapped}");
     }
-    let other = "v2 = add i32x1 v0, v1\nv3 = shift left i32x1 v2, 16\nv4 = shift rightarithmetic i32x1 v3, 15\nstore i32x1 i32 v4, [r0]";
-    assert_eq!(count(&is_moved("i32", other), |i| matches!(i, Inst::Extend { .. })), 0);
+    for [there, back] in [[16, 15], [8, 16], [24, 16]] {
+        let other = format!(
+            "v2 = add i32x1 v0, v1\nv3 = shift left i32x1 v2, {there}\nv4 = shift rightarithmetic i32x1 v3, {back}\nstore i32x1 i32 v4, [r0]"
+        );
+        assert_eq!(count(&is_moved("i32", &other), |i| matches!(i, Inst::Extend { .. })), 0);
+    }
 }
 
 #[test]
