@@ -11,7 +11,7 @@
 //!
 //! Weights of 8 bits alone stay so in products of few rows of f32, which widen them in registers, or are sums of products of bytes.
 //!
-//! What follows elementwise from one number in u8 is an element of a table, where the target holds tables in registers.
+//! An elementwise function of one number in u8 is an element of a table, where the target holds tables in registers.
 //!
 //! Where the target multiplies i16 alone, or the weights are not bytes, the integers less their zero points are products of i16: they need
 //! neither a bias nor padding, and a zero point may be computed.
