@@ -116,14 +116,10 @@ fn sets(function: &Function, forms: &Forms, constants: &BTreeMap<u32, i64>) -> V
 
 /// The sets that shorten the recurrences of innermost loops, those that save the most first.
 fn shorter(function: &Function, target: &Target, forms: &Forms, sets: Vec<Set>) -> Vec<Set> {
-    let loops = recurrence::innermost(function);
+    let loops = recurrence::innermost(function, target, forms);
     let saves = |set: &Set| -> f64 {
         let moved = |r: u32| set.binary_search(&r).is_ok();
-        let each = loops
-            .iter()
-            .filter(|l| l.names(function, moved))
-            .map(|l| l.weight * l.saved(function, target, forms, moved));
-        each.sum()
+        loops.iter().filter(|l| l.carries(set)).map(|l| l.weight * l.saved(function, target, forms, moved)).sum()
     };
     let mut sets: Vec<(f64, Set)> = sets.into_iter().map(|set| (saves(&set), set)).filter(|s| s.0 > 0.0).collect();
     sets.sort_by(|a, b| b.0.total_cmp(&a.0));

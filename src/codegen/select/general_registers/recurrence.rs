@@ -7,7 +7,7 @@ use super::forms::Forms;
 use crate::codegen::Target;
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Function, Inst, ShiftOp, VBinary};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 /// Iterations over which the chains are followed: those of several registers take turns.
@@ -21,10 +21,14 @@ pub struct Innermost {
     body: Range<usize>,
     /// Ten for each loop around and for itself.
     pub weight: f64,
+    /// Registers that an iteration reads before it writes them: every recurrence goes through one of them.
+    carried: BTreeSet<u32>,
+    /// Cycles of an iteration in the longest chain, with all registers where they are.
+    chain: f64,
 }
 
-/// The innermost loops without conditionals.
-pub fn innermost(function: &Function) -> Vec<Innermost> {
+/// The innermost loops without conditionals that carry something in vector registers.
+pub fn innermost(function: &Function, target: &Target, forms: &Forms) -> Vec<Innermost> {
     let (mut loops, mut open) = (vec![], vec![]);
     let mut last_start = None;
     for (index, inst) in function.insts.iter().enumerate() {
@@ -35,9 +39,13 @@ pub fn innermost(function: &Function) -> Vec<Innermost> {
             }
             Inst::LoopEnd => {
                 let start = open.pop();
-                if start.is_some() && start == last_start {
-                    let weight = 10f64.powi(open.len() as i32 + 1);
-                    loops.push(Innermost { body: index.min(start.unwrap_or(index) + 1)..index, weight });
+                if let Some(start) = start.filter(|_| start == last_start) {
+                    let (body, weight) = (start + 1..index, 10f64.powi(open.len() as i32 + 1));
+                    let carried = carried(&function.insts[body.clone()]);
+                    if !carried.is_empty() {
+                        let chain = cycles(body.clone(), function, target, forms, |_| false);
+                        loops.push(Innermost { body, weight, carried, chain });
+                    }
                 }
             }
             Inst::IfStart { .. } | Inst::IfEnd => last_start = None,
@@ -47,55 +55,68 @@ pub fn innermost(function: &Function) -> Vec<Innermost> {
     loops
 }
 
+/// Registers that a body reads before it writes them, and writes.
+fn carried(body: &[Inst]) -> BTreeSet<u32> {
+    let (mut read, mut written) = (BTreeSet::new(), BTreeSet::new());
+    for inst in body {
+        inst.registers(|class, access, r| {
+            if class == Class::Vector {
+                if access.reads() && !written.contains(&r) {
+                    read.insert(r);
+                }
+                if access.writes() {
+                    written.insert(r);
+                }
+            }
+        });
+    }
+    read.intersection(&written).copied().collect()
+}
+
 impl Innermost {
-    /// Returns true if an instruction of the body names a register that moves.
-    pub fn names(&self, function: &Function, moved: impl Fn(u32) -> bool) -> bool {
-        let mut named = false;
-        for inst in &function.insts[self.body.clone()] {
-            inst.registers(|class, _, r| named |= class == Class::Vector && moved(r));
-        }
-        named
+    /// Returns true if one of the registers is carried from iteration to iteration.
+    pub fn carries(&self, registers: &[u32]) -> bool {
+        registers.iter().any(|r| self.carried.contains(r))
     }
 
     /// Cycles of an iteration that moving saves; below zero where it takes more.
     pub fn saved(&self, function: &Function, target: &Target, forms: &Forms, moved: impl Fn(u32) -> bool) -> f64 {
-        let stay = self.cycles(function, target, forms, |_| false);
-        let chain = self.cycles(function, target, forms, &moved);
+        let chain = cycles(self.body.clone(), function, target, forms, &moved);
         let operations: f64 = self.body.clone().map(|index| operations(function, index, forms, &moved)).sum();
-        stay - chain.max(operations / OPERATIONS_PER_CYCLE)
+        self.chain - chain.max(operations / OPERATIONS_PER_CYCLE)
     }
+}
 
-    /// Cycles of an iteration in the longest chain.
-    fn cycles(&self, function: &Function, target: &Target, forms: &Forms, moved: impl Fn(u32) -> bool) -> f64 {
-        let mut ready: HashMap<u32, f64> = HashMap::new();
-        let mut ends = vec![];
-        for _ in 0..ITERATIONS {
-            for index in self.body.clone() {
-                let inst = &function.insts[index];
-                let (mut from, mut named) = (0.0f64, false);
-                inst.registers(|class, access, r| {
-                    if class == Class::Vector {
-                        named |= moved(r);
-                        if access.reads() {
-                            from = from.max(ready.get(&r).copied().unwrap_or(0.0));
-                        }
+/// Cycles of an iteration in the longest chain.
+fn cycles(body: Range<usize>, function: &Function, target: &Target, forms: &Forms, moved: impl Fn(u32) -> bool) -> f64 {
+    let mut ready: HashMap<u32, f64> = HashMap::new();
+    let mut ends = vec![];
+    for _ in 0..ITERATIONS {
+        for index in body.clone() {
+            let inst = &function.insts[index];
+            let (mut from, mut named) = (0.0f64, false);
+            inst.registers(|class, access, r| {
+                if class == Class::Vector {
+                    named |= moved(r);
+                    if access.reads() {
+                        from = from.max(ready.get(&r).copied().unwrap_or(0.0));
                     }
-                });
-                let latency = match (forms.dividend_of_part(index), forms.dividend(index)) {
-                    (Some(dividend), _) if moved(dividend.0) => 0.0,
-                    (_, Some(dividend)) if moved(dividend.0) => quotient_latency(target),
-                    _ => latency(inst, target, named),
-                };
-                inst.registers(|class, access, r| {
-                    if class == Class::Vector && access.writes() {
-                        ready.insert(r, if inst.lanes().is_some() { 0.0 } else { from + latency });
-                    }
-                });
-            }
-            ends.push(ready.values().copied().fold(0.0, f64::max));
+                }
+            });
+            let latency = match (forms.dividend_of_part(index), forms.dividend(index)) {
+                (Some(dividend), _) if moved(dividend.0) => 0.0,
+                (_, Some(dividend)) if moved(dividend.0) => quotient_latency(target),
+                _ => latency(inst, target, named),
+            };
+            inst.registers(|class, access, r| {
+                if class == Class::Vector && access.writes() {
+                    ready.insert(r, if inst.lanes().is_some() { 0.0 } else { from + latency });
+                }
+            });
         }
-        (ends[ITERATIONS - 1] - ends[0]) / (ITERATIONS - 1) as f64
+        ends.push(ready.values().copied().fold(0.0, f64::max));
     }
+    (ends[ITERATIONS - 1] - ends[0]) / (ITERATIONS - 1) as f64
 }
 
 /// Cycles of a quotient by a constant in general-purpose registers: a product, a sum, and the extension and the shift of the dividend.
