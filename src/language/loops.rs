@@ -19,7 +19,7 @@ use crate::language::environment::{Reader, Scope};
 use crate::poly::analysis::legality::instance_name;
 use crate::poly::analysis::unwritten::{UnwrittenRead, unwritten_read};
 use crate::poly::normalize::rounding;
-use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
+use crate::poly::schedule::{Band, Node, Row, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Polyhedron, Reduced};
@@ -196,14 +196,7 @@ impl Walk<'_> {
                 let depth = nest.iterators.len();
                 let sign = if inner.backwards[depth] { -1 } else { 1 };
                 let time = Affine::var(Var(depth as u32)).scale(sign);
-                let row = Row {
-                    name: index.text.clone(),
-                    phi: ids.iter().map(|&id| (id, time.clone())).collect(),
-                    tile: 1,
-                    coincident: false,
-                    kind: RowKind::Serial,
-                    pad: 1,
-                };
+                let row = Row::serial(&*index.text, ids.iter().map(|&id| (id, time.clone())).collect());
                 Ok(vec![(ids, Node::Band(Band { rows: vec![row], permutable: false }, Box::new(child)))])
             }
             Statement::If { condition, body, otherwise } => {

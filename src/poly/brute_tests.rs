@@ -91,8 +91,7 @@ fn random_order(scop: &Scop, ids: &[StatementId], depth: usize, rng: &mut StdRng
             let shift = if rng.random_bool(0.7) { 0 } else { rng.random_range(-2..=2) };
             (id, own.plus(Var(depth.saturating_sub(1) as u32), outer).offset(shift))
         };
-        let phi = ids.iter().map(phi).collect();
-        let row = Row { name: format!("t{depth}"), phi, tile: 1, coincident: false, kind: RowKind::Serial, pad: 1 };
+        let row = Row::serial(format!("t{depth}"), ids.iter().map(phi).collect());
         let child = random_order(scop, ids, depth + 1, rng);
         return Node::Band(Band { rows: vec![row], permutable: false }, Box::new(child));
     }

@@ -153,7 +153,7 @@ fn id(p: &mut Parser, scop: &Scop) -> Result<StatementId> {
 fn row(p: &mut Parser, scop: &Scop) -> Result<Row> {
     let name = p.name()?;
     p.expect("[")?;
-    let mut row = Row { name, phi: vec![], tile: 1, coincident: false, kind: RowKind::Serial, pad: 1 };
+    let mut row = Row::serial(name, vec![]);
     while !p.accept("]") {
         if p.accept("coincident") {
             row.coincident = true;

@@ -3,8 +3,8 @@
 //! The terms are isl's (Verdoolaege et al., "Schedule Trees", IMPACT 2014): bands of rows, sequences of filters, marks.
 
 use crate::codegen::instruction::InstructionName;
-use crate::expr::Affine;
-use crate::poly::statement::{Statement, StatementId};
+use crate::expr::{Affine, Var};
+use crate::poly::statement::{self, Statement, StatementId};
 use serde::{Deserialize, Serialize};
 
 /// A schedule of all statements of one Scop.
@@ -71,15 +71,8 @@ impl Schedule {
             .iter()
             .zip((0..).map(StatementId))
             .map(|(s, id)| {
-                let rows = s.iterators.iter().zip(s.vars()).map(|(it, v)| Row {
-                    name: it.name.clone(),
-                    phi: vec![(id, Affine::var(v))],
-                    tile: 1,
-                    coincident: false,
-                    kind: RowKind::Serial,
-                    pad: 1,
-                });
-                let rows: Vec<Row> = rows.collect();
+                let row = |(it, v): (&statement::Iterator, Var)| Row::serial(&*it.name, vec![(id, Affine::var(v))]);
+                let rows: Vec<Row> = s.iterators.iter().zip(s.vars()).map(row).collect();
                 let node = if rows.is_empty() {
                     Node::Leaf
                 } else {
@@ -329,10 +322,15 @@ impl Row {
         whole.then(terms)
     }
 
+    /// A serial loop over the values of φ, of which nothing else is known.
+    pub fn serial(name: impl Into<String>, phi: Vec<(StatementId, Affine)>) -> Row {
+        Row { name: name.into(), phi, tile: 1, coincident: false, kind: RowKind::Serial, pad: 1 }
+    }
+
     /// A loop of one iteration, which makes one phase of what is below.
     pub fn once(statements: impl IntoIterator<Item = StatementId>) -> Row {
         let phi = statements.into_iter().map(|id| (id, Affine::constant(0))).collect();
-        Row { name: "once".into(), phi, tile: 1, coincident: true, kind: RowKind::Parallel, pad: 1 }
+        Row { coincident: true, kind: RowKind::Parallel, ..Row::serial("once", phi) }
     }
 
     /// φ of `statement`; panics when the row does not cover it.

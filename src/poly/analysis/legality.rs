@@ -317,10 +317,6 @@ mod tests {
     use crate::poly::normalize::build;
     use crate::poly::{ilp, samples};
 
-    fn row(name: &str, phi: Vec<(StatementId, Affine)>) -> Row {
-        Row { name: name.into(), phi, tile: 1, coincident: false, kind: RowKind::Serial, pad: 1 }
-    }
-
     fn verdict(scop: &Scop, schedule: &Schedule) -> String {
         match check(scop, &dependence::analyze(scop).unwrap(), schedule) {
             Ok(()) => "legal".into(),
@@ -477,7 +473,8 @@ mod tests {
     fn equal_times_of_dependent_statements_cannot_be_written() {
         let (scop, _) = matmul();
         let ids: Vec<StatementId> = scop.ids().collect();
-        let rows = (0..2).map(|v| row("t", ids.iter().map(|&id| (id, Affine::var(Var(v)))).collect())).collect();
+        let rows =
+            (0..2).map(|v| Row::serial("t", ids.iter().map(|&id| (id, Affine::var(Var(v)))).collect())).collect();
         let schedule = Schedule { root: Node::Band(Band { rows, permutable: true }, Box::new(Node::Leaf)) };
         assert!(verdict(&scop, &schedule).contains("a leaf has the statements {C_init, C_update, C}, not one"));
     }

@@ -8,7 +8,7 @@ use crate::poly::analysis::dependence::Dependence;
 use crate::poly::analysis::legality::Unsatisfied;
 use crate::poly::ilp::integer_program::{IntegerProgram, Linear};
 use crate::poly::ilp::scheduler::Scheduler;
-use crate::poly::schedule::{Row, RowKind};
+use crate::poly::schedule::Row;
 use crate::poly::sets::generators::generators;
 use crate::poly::sets::polyhedron::{Form, Polyhedron, minus};
 use crate::poly::statement::StatementId;
@@ -89,14 +89,7 @@ impl<'a> Scheduler<'a> {
                 let terms = terms.map(|i| (Var(i as u32), direction[i] * theta[i])).collect();
                 (id, Affine { terms, constant: theta[n] })
             });
-            let mut row = Row {
-                name: String::new(),
-                phi: phi.collect(),
-                tile: 1,
-                coincident: true,
-                kind: RowKind::Serial,
-                pad: 1,
-            };
+            let mut row = Row { coincident: true, ..Row::serial("", phi.collect()) };
             let mut legal = true;
             for (d, l) in live {
                 legal &= d.reduction || l.respects(self.scop, d, &row, &self.isl)?;

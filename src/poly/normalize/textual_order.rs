@@ -6,7 +6,7 @@
 
 use crate::expr::{Affine, Var};
 use crate::expr::{Expr, Scalar};
-use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
+use crate::poly::schedule::{Band, Node, Row, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Iterator, Program, Statement, StatementId};
 use crate::runtime::Result;
@@ -49,14 +49,8 @@ pub fn in_loops(name: &str, program: &Program) -> Result<Scop> {
 
 /// Loops over some of the iterators around `inner`.
 fn nest(iterators: &[Iterator], range: std::ops::Range<usize>, ids: &[StatementId], inner: Node) -> Node {
-    let row = |v: usize| Row {
-        name: iterators[v].name.clone(),
-        phi: ids.iter().map(|&id| (id, Affine::var(Var(v as u32)))).collect(),
-        tile: 1,
-        coincident: false,
-        kind: RowKind::Serial,
-        pad: 1,
-    };
+    let phi = |v: usize| ids.iter().map(|&id| (id, Affine::var(Var(v as u32)))).collect();
+    let row = |v: usize| Row::serial(&*iterators[v].name, phi(v));
     let rows: Vec<Row> = range.map(row).collect();
     if rows.is_empty() { inner } else { Node::Band(Band { rows, permutable: false }, Box::new(inner)) }
 }

@@ -544,14 +544,7 @@ fn tile_name(row: &Row, tile: i64, outer: bool) -> String {
 }
 
 fn point_row(row: &Row, statements: &[StatementId], kind: RowKind) -> Row {
-    Row {
-        name: row.name.clone(),
-        phi: restrict(&row.phi, statements),
-        tile: 1,
-        coincident: row.coincident,
-        kind,
-        pad: 1,
-    }
+    Row { coincident: row.coincident, kind, ..Row::serial(&*row.name, restrict(&row.phi, statements)) }
 }
 
 /// Rows above a leaf (or a sequence of leaves) without a sequence between, whether they are all in permutable bands,

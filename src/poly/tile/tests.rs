@@ -30,14 +30,8 @@ fn fused(scop: &Scop, outer: usize) -> Schedule {
         let rows = (from..to).map(|i| {
             let iterator = &scop.statement(ids[0]).iterators[i];
             let written = scop.statement(ids[0]).write.iter().any(|w| w.uses(Var(i as u32)));
-            Row {
-                name: iterator.name.clone(),
-                phi: ids.iter().map(|&s| (s, Affine::var(Var(i as u32)))).collect(),
-                tile: 1,
-                coincident: written,
-                kind: RowKind::Serial,
-                pad: 1,
-            }
+            let phi = ids.iter().map(|&s| (s, Affine::var(Var(i as u32)))).collect();
+            Row { coincident: written, ..Row::serial(&*iterator.name, phi) }
         });
         Band { rows: rows.collect(), permutable: true }
     };
@@ -463,14 +457,7 @@ fn updates_of_one_element_do_not_meet_in_a_wave() {
       order band i [serial] S(i) j [serial] S(j) k [serial] S(k) leaf }";
     let scop = crate::poly::parse::scop(text).unwrap();
     let tiles = |tile: i64, coincident: bool, [first, second]: [Affine; 2]| {
-        let row = |phi: Affine| Row {
-            name: "t".into(),
-            phi: vec![(StatementId(0), phi)],
-            tile,
-            coincident,
-            kind: RowKind::Serial,
-            pad: 1,
-        };
+        let row = |phi: Affine| Row { tile, coincident, ..Row::serial("t", vec![(StatementId(0), phi)]) };
         let mut node = Node::Band(Band { rows: vec![row(first), row(second)], permutable: true }, Box::new(Node::Leaf));
         let marked = super::in_waves(&scop, &mut node);
         let Node::Band(band, _) = node else { panic!("a band") };
@@ -492,7 +479,7 @@ fn updates_of_one_element_do_not_meet_in_a_wave() {
 
 fn serial_row(ids: &[u32], iterator: u32, coincident: bool) -> Row {
     let phi = ids.iter().map(|&id| (StatementId(id), v(iterator))).collect();
-    Row { name: format!("v{iterator}"), phi, tile: 1, coincident, kind: RowKind::Serial, pad: 1 }
+    Row { coincident, ..Row::serial(format!("v{iterator}"), phi) }
 }
 
 fn band(rows: Vec<Row>, child: Node) -> Node {

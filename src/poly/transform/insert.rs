@@ -223,14 +223,7 @@ pub fn remove(node: &Node, gone: &[StatementId]) -> Option<Node> {
 
 /// A chain of loops over these iterators of a statement.
 pub fn nest(id: StatementId, iterators: &[Iterator], range: std::ops::Range<usize>) -> Node {
-    let row = |v: usize| Row {
-        name: iterators[v].name.clone(),
-        phi: vec![(id, Affine::var(Var(v as u32)))],
-        tile: 1,
-        coincident: false,
-        kind: RowKind::Serial,
-        pad: 1,
-    };
+    let row = |v: usize| Row::serial(&*iterators[v].name, vec![(id, Affine::var(Var(v as u32)))]);
     range.rev().fold(Node::Leaf, |below, v| crate::poly::transform::tree_edit::single(row(v), below))
 }
 
