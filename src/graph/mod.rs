@@ -5,6 +5,7 @@ pub mod content;
 pub mod copy;
 pub mod cost;
 pub mod define;
+mod disjoint_sets;
 pub mod egraph;
 pub mod extract;
 pub mod fold;

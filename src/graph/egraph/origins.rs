@@ -6,6 +6,7 @@
 //! A node of the rewritten graph without a counterpart is part of the computation of what reads it. Invariant: every node of
 //! the original graph that an output needs is an origin of some node, or its value is constant, or that of an input.
 
+use crate::graph::disjoint_sets::DisjointSets;
 use crate::graph::egraph::convert::Loaded;
 use crate::graph::egraph::network::{Head, Network};
 use crate::graph::ir::{Graph, Source};
@@ -128,18 +129,17 @@ fn inherit(rewritten: &Graph, foldable: &[bool], origins: &mut [BTreeSet<u32>]) 
     }
 }
 
-/// Classes with the same elements in another order or shape, by union and find.
-struct Layouts(Vec<usize>);
+/// Classes with the same elements in another order or shape.
+struct Layouts(DisjointSets);
 
 impl Layouts {
     fn new(network: &Network) -> Layouts {
-        let mut layouts = Layouts((0..network.egraph.nodes().len()).collect());
+        let mut layouts = Layouts(DisjointSets::new(network.egraph.nodes().len()));
         for class in network.egraph.classes() {
             for term in &class.nodes {
                 let Head::Op(op) = &term.head else { continue };
                 if let Op::Transpose { .. } | Op::Reshape { .. } | Op::Block { .. } | Op::Unblock { .. } = op {
-                    let (a, b) = (layouts.value(class.id), layouts.value(network.find(term.children[0])));
-                    layouts.0[a.max(b)] = a.min(b);
+                    layouts.0.join(class.id.into(), network.find(term.children[0]).into());
                 }
             }
         }
@@ -148,12 +148,7 @@ impl Layouts {
 
     /// The least of the classes that have the elements of this one.
     fn value(&mut self, class: Id) -> usize {
-        let mut current = usize::from(class);
-        while self.0[current] != current {
-            self.0[current] = self.0[self.0[current]];
-            current = self.0[current];
-        }
-        current
+        self.0.least(class.into())
     }
 }
 

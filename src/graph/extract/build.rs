@@ -4,6 +4,7 @@
 
 use crate::codegen::Target;
 use crate::graph::cost::{self, Operand};
+use crate::graph::disjoint_sets::DisjointSets;
 use crate::graph::egraph::network::{Head, Network, Term};
 use crate::graph::extract::bounds::{Bounds, MAX_INPUTS};
 use crate::graph::extract::candidate::{Candidate, Edge, Site, Terms};
@@ -219,19 +220,11 @@ fn candidate<'a>(
 
 /// Each class's least among those that are joined by candidates with `link`.
 fn united(classes: &[Vec<Candidate>], link: impl Fn(&Candidate) -> bool) -> Vec<usize> {
-    let mut least: Vec<usize> = (0..classes.len()).collect();
-    fn find(least: &mut [usize], mut c: usize) -> usize {
-        while least[c] != c {
-            least[c] = least[least[c]];
-            c = least[c];
-        }
-        c
-    }
+    let mut sets = DisjointSets::new(classes.len());
     for (c, list) in classes.iter().enumerate() {
         for &d in list.iter().filter(|k| link(k)).flat_map(|k| &k.children) {
-            let (a, b) = (find(&mut least, c), find(&mut least, d));
-            least[a.max(b)] = a.min(b);
+            sets.join(c, d);
         }
     }
-    (0..classes.len()).map(|c| find(&mut least, c)).collect()
+    (0..classes.len()).map(|c| sets.least(c)).collect()
 }

@@ -5,6 +5,7 @@
 //! fixed. The bound of the pieces is Lagrange's (Geoffrion 1974): each row outside them has its price from the dual of the
 //! relaxation, so they and the other variables are minimised apart. It holds for any prices, however they were computed.
 
+use crate::graph::disjoint_sets::DisjointSets;
 use good_lp::solvers::microlp::MicroLpProblem;
 use good_lp::{
     Expression, ProblemVariables, ResolutionError, Solution, SolverModel, Variable, WithInitialSolution, microlp,
@@ -198,25 +199,15 @@ impl BinaryProgram {
 
     /// The connected components of some variables; a row joins its own.
     pub fn components(&self, among: &[bool]) -> Vec<Vec<usize>> {
-        let mut least: Vec<usize> = (0..among.len()).collect();
-        fn find(least: &mut [usize], mut v: usize) -> usize {
-            while least[v] != v {
-                least[v] = least[least[v]];
-                v = least[v];
-            }
-            v
-        }
+        let mut sets = DisjointSets::new(among.len());
         for row in &self.rows {
             let mut inside = row.terms.iter().map(|t| t.0).filter(|&v| among[v]);
             let Some(first) = inside.next() else { continue };
-            for v in inside {
-                let (a, b) = (find(&mut least, first), find(&mut least, v));
-                least[a.max(b)] = a.min(b);
-            }
+            inside.for_each(|v| sets.join(first, v));
         }
         let mut parts: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for v in (0..among.len()).filter(|&v| among[v]) {
-            parts.entry(find(&mut least, v)).or_default().push(v);
+            parts.entry(sets.least(v)).or_default().push(v);
         }
         parts.into_values().collect()
     }
