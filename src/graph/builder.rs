@@ -4,7 +4,7 @@
 
 use crate::expr::BinaryOp;
 use crate::graph::infer::infer;
-use crate::graph::ir::{Graph, Node, Source, Value, ValueId};
+use crate::graph::ir::{Graph, Node, Source, ValueId};
 use crate::graph::op::{Layout, Op, ReduceOp, Window};
 use crate::graph::tensor_type::TensorType;
 use crate::runtime::{DType, Error, Result, Tensor};
@@ -43,7 +43,7 @@ impl GraphBuilder {
     /// An input of the graph.
     pub fn input(&mut self, name: &str, dtype: DType, shape: &[i64]) -> ValueId {
         let ty = TensorType { dtype, shape: shape.to_vec() };
-        let id = self.value(name.into(), ty, Source::Input);
+        let id = self.graph.add_value(name, ty, Source::Input);
         self.graph.inputs.push(id);
         id
     }
@@ -52,7 +52,7 @@ impl GraphBuilder {
     pub fn constant(&mut self, tensor: Tensor) -> ValueId {
         let ty = TensorType { dtype: tensor.dtype, shape: tensor.shape.clone() };
         let name = format!("constant_{}", self.graph.values.len());
-        self.value(name, ty, Source::Constant(Arc::new(tensor)))
+        self.graph.add_value(name, ty, Source::Constant(Arc::new(tensor)))
     }
 
     /// Any operator; its results in order.
@@ -69,7 +69,7 @@ impl GraphBuilder {
         let outputs: Vec<ValueId> = types
             .into_iter()
             .enumerate()
-            .map(|(i, ty)| self.value(format!("{name}.{i}"), ty, Source::Node(index, i as u32)))
+            .map(|(i, ty)| self.graph.add_value(format!("{name}.{i}"), ty, Source::Node(index, i as u32)))
             .collect();
         let origins = vec![name.as_str().into()];
         self.graph.nodes.push(Node { name, origins, op, inputs: inputs.to_vec(), outputs: outputs.clone() });
@@ -195,10 +195,5 @@ impl GraphBuilder {
         }
         self.graph.verify()?;
         Ok(self.graph)
-    }
-
-    fn value(&mut self, name: String, ty: TensorType, source: Source) -> ValueId {
-        self.graph.values.push(Value { name, ty, source });
-        ValueId(self.graph.values.len() as u32 - 1)
     }
 }

@@ -60,7 +60,7 @@ use crate::graph::import::importer::{Converted, Importer};
 use crate::graph::import::limits::ImportLimits;
 use crate::graph::import::model::{Binding, Dim, InputSpec, OnnxModel};
 use crate::graph::infer::infer;
-use crate::graph::ir::{Graph, Node, Value, ValueId};
+use crate::graph::ir::{Graph, Node, ValueId};
 use crate::graph::op::Op;
 use crate::graph::proto::{GraphProto, ModelProto, NodeProto, TensorProto};
 use crate::graph::subgraph::{self, MAX_DEPTH};
@@ -321,7 +321,7 @@ impl<'m> Importer<'m> {
             let shape: Vec<i64> = spec.shape.iter().map(size).collect();
             tensor::checked_len(&shape, spec.dtype, &format!("input `{}`", spec.name))?;
             let ty = TensorType { dtype: spec.dtype, shape };
-            let mut id = self.add_value(spec.name.clone(), ty, crate::graph::ir::Source::Input);
+            let mut id = self.graph.add_value(spec.name.clone(), ty, crate::graph::ir::Source::Input);
             self.graph.inputs.push(id);
             self.grow_input(id, spec, values.contains_key(&spec.name))?;
             if let Some(value) = values.get(&spec.name) {
@@ -467,7 +467,7 @@ impl<'m> Importer<'m> {
         let mut outputs = vec![];
         for (i, ty) in types.into_iter().enumerate() {
             let name = if i == 0 { self.place.clone() } else { format!("{}.{i}", self.place) };
-            outputs.push(self.add_value(name, ty, crate::graph::ir::Source::Node(index, i as u32)));
+            outputs.push(self.graph.add_value(name, ty, crate::graph::ir::Source::Node(index, i as u32)));
         }
         let origins = self.provenance.current().cloned().into_iter().collect();
         let node = Node { name: self.place.clone(), origins, op, inputs: inputs.to_vec(), outputs: outputs.clone() };
@@ -487,12 +487,7 @@ impl<'m> Importer<'m> {
 
     pub(super) fn named_constant(&mut self, name: String, tensor: Arc<Tensor>) -> ValueId {
         let ty = TensorType { dtype: tensor.dtype, shape: tensor.shape.clone() };
-        self.add_value(name, ty, crate::graph::ir::Source::Constant(tensor))
-    }
-
-    fn add_value(&mut self, name: String, ty: TensorType, source: crate::graph::ir::Source) -> ValueId {
-        self.graph.values.push(Value { name, ty, source });
-        ValueId(self.graph.values.len() as u32 - 1)
+        self.graph.add_value(name, ty, crate::graph::ir::Source::Constant(tensor))
     }
 
     pub(super) fn ty(&self, id: ValueId) -> &TensorType {
@@ -539,7 +534,7 @@ impl<'m> Importer<'m> {
         let ty = self.ty(id).clone();
         let index = self.graph.nodes.len() as u32;
         let op = Op::Reshape { shape: ty.shape.clone() };
-        let out = self.add_value(name.to_string(), ty, crate::graph::ir::Source::Node(index, 0));
+        let out = self.graph.add_value(name.to_string(), ty, crate::graph::ir::Source::Node(index, 0));
         self.set_axes(out, self.axes(id));
         let origins = self.graph.producer(id).map_or(vec![], |(node, _)| node.origins.clone());
         self.graph.nodes.push(Node { name: name.to_string(), origins, op, inputs: vec![id], outputs: vec![out] });

@@ -70,6 +70,12 @@ impl Graph {
         &self.values[id.0 as usize]
     }
 
+    /// Adds a value; returns its number.
+    pub(crate) fn add_value(&mut self, name: impl Into<String>, ty: TensorType, source: Source) -> ValueId {
+        self.values.push(Value { name: name.into(), ty, source });
+        ValueId(self.values.len() as u32 - 1)
+    }
+
     /// The contents of a constant; `None` for another value.
     pub fn constant(&self, id: ValueId) -> Option<&Arc<Tensor>> {
         match &self.value(id).source {

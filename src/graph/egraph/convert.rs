@@ -92,7 +92,7 @@ pub fn store(original: &Graph, loaded: &Loaded, chosen: &Extraction) -> Result<S
     let mut values: BTreeMap<Id, Vec<ValueId>> = BTreeMap::new();
     let mut nodes: BTreeMap<Id, u32> = BTreeMap::new();
     for &v in &original.inputs {
-        let id = out.push_value(original.value(v).name.clone(), original.value(v).ty.clone(), Source::Input);
+        let id = out.add_value(original.value(v).name.clone(), original.value(v).ty.clone(), Source::Input);
         out.inputs.push(id);
         values.insert(network.find(loaded.class[v.0 as usize]), vec![id]);
     }
@@ -124,7 +124,7 @@ pub fn store(original: &Graph, loaded: &Loaded, chosen: &Extraction) -> Result<S
                 Head::Constant(i) => {
                     let t = network.egraph.analysis.constants[*i as usize].clone();
                     let ty = TensorType { dtype: t.dtype, shape: t.shape.clone() };
-                    vec![out.push_value(format!("constant_{i}"), ty, Source::Constant(t))]
+                    vec![out.add_value(format!("constant_{i}"), ty, Source::Constant(t))]
                 }
                 Head::Output(k) => vec![values[&children[0]][*k as usize]],
                 Head::Op(op) => {
@@ -146,11 +146,6 @@ pub fn store(original: &Graph, loaded: &Loaded, chosen: &Extraction) -> Result<S
 }
 
 impl Graph {
-    fn push_value(&mut self, name: String, ty: TensorType, source: Source) -> ValueId {
-        self.values.push(crate::graph::ir::Value { name, ty, source });
-        ValueId(self.values.len() as u32 - 1)
-    }
-
     fn push_node(&mut self, name: Option<&str>, op: Op, inputs: Vec<ValueId>, types: &[TensorType]) -> Vec<ValueId> {
         let n = self.nodes.len() as u32;
         let name = match name {
@@ -160,7 +155,7 @@ impl Graph {
         let outputs: Vec<ValueId> = types
             .iter()
             .enumerate()
-            .map(|(k, ty)| self.push_value(format!("{name}:{k}"), ty.clone(), Source::Node(n, k as u32)))
+            .map(|(k, ty)| self.add_value(format!("{name}:{k}"), ty.clone(), Source::Node(n, k as u32)))
             .collect();
         self.nodes.push(crate::graph::ir::Node { name, origins: vec![], op, inputs, outputs: outputs.clone() });
         outputs

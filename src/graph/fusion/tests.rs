@@ -7,7 +7,6 @@ use crate::graph::fold::memo::Memo;
 use crate::graph::fusion::group::Group;
 use crate::graph::infer::infer;
 use crate::graph::ir::Node;
-use crate::graph::ir::Value;
 use crate::graph::op::Layout;
 use crate::graph::op::{F32, Window};
 use crate::graph::rules;
@@ -22,8 +21,7 @@ struct Net(Graph);
 
 impl Net {
     fn value(&mut self, ty: TensorType, source: Source) -> ValueId {
-        self.0.values.push(Value { name: format!("v{}", self.0.values.len()), ty, source });
-        ValueId(self.0.values.len() as u32 - 1)
+        self.0.add_value(format!("v{}", self.0.values.len()), ty, source)
     }
     fn input(&mut self, shape: &[i64]) -> ValueId {
         let v = self.value(TensorType::new(DType::F32, shape), Source::Input);

@@ -35,7 +35,7 @@ impl Importer<'_> {
             return Err(Error::Unsupported(format!("the model has an input `{input}`")));
         }
         let ty = TensorType { dtype: DType::I64, shape: vec![] };
-        let count = self.add_value(input.clone(), ty, Source::Input);
+        let count = self.graph.add_value(input.clone(), ty, Source::Input);
         let dims = growing.offsets.iter().map(|(name, &offset)| (name.clone(), Form { factor: 1, offset })).collect();
         let mut bounded = Bounded::new(growing.capacity, growing.counts.0, dims, count, input);
         bounded.forms.insert(count, vec![Form { factor: 1, offset: 0 }]);
@@ -45,7 +45,7 @@ impl Importer<'_> {
 
     /// Begins the import of a part with a capacity, whose inputs bring their bounded dimensions; `input` will hold the count.
     pub(super) fn grow_part(&mut self, count: i64, capacity: i64, input: String) {
-        let id = self.add_value(input.clone(), TensorType { dtype: DType::I64, shape: vec![] }, Source::Input);
+        let id = self.graph.add_value(input.clone(), TensorType { dtype: DType::I64, shape: vec![] }, Source::Input);
         let mut bounded = Bounded::new(capacity, count, BTreeMap::new(), id, input);
         bounded.forms.insert(id, vec![Form { factor: 1, offset: 0 }]);
         self.bounded = Some(bounded);

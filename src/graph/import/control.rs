@@ -8,7 +8,7 @@ use super::nested::{self, Given, Inside};
 use super::node::Source;
 use crate::expr::{BinaryOp, CompareOp};
 use crate::graph::import::importer::Importer;
-use crate::graph::ir::{self, Graph, Node, Value, ValueId};
+use crate::graph::ir::{self, Graph, Node, ValueId};
 use crate::graph::op::Op;
 use crate::graph::proto::GraphProto;
 use crate::graph::subgraph;
@@ -237,20 +237,14 @@ fn count_changed(g: &mut Importer, mut inside: Inside, trips: i64, initial: &[Va
 fn add_one(graph: &mut Graph, number: ValueId) -> ValueId {
     let ty = graph.value(number).ty.clone();
     let one = Tensor::new(&[], &[1i64]);
-    graph.values.push(Value {
-        name: "one".into(),
-        ty: TensorType::of(&one),
-        source: ir::Source::Constant(Arc::new(one)),
-    });
-    let one = ValueId(graph.values.len() as u32 - 1);
+    let one = graph.add_value("one", TensorType::of(&one), ir::Source::Constant(Arc::new(one)));
     append(graph, Op::Binary(BinaryOp::Add), vec![number, one], ty)
 }
 
 /// Adds an operator with one result of this type to a graph.
 fn append(graph: &mut Graph, op: Op, inputs: Vec<ValueId>, ty: TensorType) -> ValueId {
     let source = ir::Source::Node(graph.nodes.len() as u32, 0);
-    graph.values.push(Value { name: op.mnemonic().into(), ty, source });
-    let result = ValueId(graph.values.len() as u32 - 1);
+    let result = graph.add_value(op.mnemonic(), ty, source);
     graph.nodes.push(Node { name: op.mnemonic().into(), origins: vec![], op, inputs, outputs: vec![result] });
     result
 }
@@ -325,8 +319,7 @@ fn conditional_loop(
     let zero = g.constant(Tensor::zeros(DType::I64, &number.shape));
     if let Some(bound) = bound {
         let bound = g.reshape_to(bound, number.shape.clone())?;
-        graph.values.push(Value { name: "bound".into(), ty: number.clone(), source: ir::Source::Input });
-        let captured = ValueId(graph.values.len() as u32 - 1);
+        let captured = graph.add_value("bound", number.clone(), ir::Source::Input);
         graph.inputs.push(captured);
         inside.captured.push(bound);
         let bool_of_number = TensorType::new(DType::Bool, &number.shape);

@@ -194,7 +194,7 @@ impl<'m> Importer<'m> {
     }
 
     fn add_input(&mut self, ty: TensorType) -> ValueId {
-        let id = self.add_value("input".into(), ty, Source::Input);
+        let id = self.graph.add_value("input", ty, Source::Input);
         self.graph.inputs.push(id);
         id
     }
@@ -233,12 +233,7 @@ pub(super) fn unite(g: &Importer, graphs: &mut [Inside]) -> Vec<ValueId> {
         let own = graph.inputs.split_off(graph.inputs.len() - inside.captured.len());
         for &v in &captured {
             let existing = inside.captured.iter().position(|c| *c == v).map(|i| own[i]);
-            let input = existing.unwrap_or_else(|| {
-                let value =
-                    crate::graph::ir::Value { name: "input".into(), ty: g.ty(v).clone(), source: Source::Input };
-                graph.values.push(value);
-                ValueId(graph.values.len() as u32 - 1)
-            });
+            let input = existing.unwrap_or_else(|| graph.add_value("input", g.ty(v).clone(), Source::Input));
             graph.inputs.push(input);
         }
     }

@@ -304,7 +304,7 @@ impl<'m> Stage<'m, '_, '_> {
                 if let Some(tensor) = self.frozen.get(name) {
                     return Some(importer.named_constant(name.to_string(), tensor.clone()));
                 }
-                let id = importer.add_value(name.to_string(), TensorType::of(tensor), Source::Input);
+                let id = importer.graph.add_value(name.to_string(), TensorType::of(tensor), Source::Input);
                 importer.graph.inputs.push(id);
                 self.inputs.push(name.to_string());
                 Some(id)
@@ -316,7 +316,7 @@ impl<'m> Stage<'m, '_, '_> {
                     bounded.fit(count).ok()?;
                     *ty.shape.get_mut(axis)? = bounded.capacity;
                 }
-                let id = importer.add_value(name.to_string(), ty, Source::Input);
+                let id = importer.graph.add_value(name.to_string(), ty, Source::Input);
                 importer.graph.inputs.push(id);
                 importer.set_axes(id, axes.into_iter().map(|(axis, count)| Axis { axis, count, zero: true }).collect());
                 self.inputs.push(name.to_string());

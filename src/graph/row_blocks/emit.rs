@@ -2,7 +2,7 @@
 
 use crate::graph::fusion::Placement;
 use crate::graph::infer::infer;
-use crate::graph::ir::{Graph, Node, Source, Value, ValueId};
+use crate::graph::ir::{Graph, Node, Source, ValueId};
 use crate::graph::op::Op;
 use crate::graph::row_blocks::chain::{Chain, Rows};
 use crate::graph::rules::constants::retain;
@@ -136,9 +136,9 @@ impl Emitter {
         let ty = infer(&op, &types)?.pop().ok_or_else(|| Error::Internal(format!("{op} has no result")))?;
         let Node { name, origins, .. } = &self.graph.nodes[original];
         let number = self.graph.nodes.len() as u32;
-        let result = ValueId(self.graph.values.len() as u32);
-        let node = Node { name: name.clone(), origins: origins.clone(), op, inputs, outputs: vec![result] };
-        self.graph.values.push(Value { name: format!("{name}:{number}"), ty, source: Source::Node(number, 0) });
+        let (name, origins) = (name.clone(), origins.clone());
+        let result = self.graph.add_value(format!("{name}:{number}"), ty, Source::Node(number, 0));
+        let node = Node { name, origins, op, inputs, outputs: vec![result] };
         self.graph.nodes.push(node);
         self.placements.push(placement);
         self.replaced.push(false);

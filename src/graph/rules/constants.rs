@@ -123,8 +123,7 @@ pub fn retain(
     let mut renamed: Vec<Option<ValueId>> = vec![None; graph.values.len()];
     let mut push = |out: &mut Graph, v: usize, source: Source| {
         let Value { name, ty, .. } = &graph.values[v];
-        out.values.push(Value { name: name.clone(), ty: ty.clone(), source });
-        renamed[v] = Some(ValueId(out.values.len() as u32 - 1));
+        renamed[v] = Some(out.add_value(&**name, ty.clone(), source));
     };
     let before = |next: &mut u32, live: &bool| Some(std::mem::replace(next, *next + u32::from(*live)));
     let index: Vec<u32> = live.iter().scan(0, before).collect();

@@ -11,7 +11,7 @@ use crate::graph::egraph::network::{Head, Network, Term};
 use crate::graph::egraph::{EgraphOptions, Optimized, optimize};
 use crate::graph::fold::memo::Memo;
 use crate::graph::infer::infer;
-use crate::graph::ir::{Graph, Node, Source, Value, ValueId};
+use crate::graph::ir::{Graph, Node, Source, ValueId};
 use crate::graph::op::{Layout, Op, PoolKind, ReduceOp, Window};
 use crate::graph::tensor_type::TensorType;
 use crate::runtime::{DType, Tensor};
@@ -45,8 +45,7 @@ impl Sample {
         Tensor::new(shape, &values)
     }
     fn value(&mut self, ty: TensorType, source: Source) -> ValueId {
-        self.graph.values.push(Value { name: format!("v{}", self.graph.values.len()), ty, source });
-        ValueId(self.graph.values.len() as u32 - 1)
+        self.graph.add_value(format!("v{}", self.graph.values.len()), ty, source)
     }
     fn x(&mut self, shape: &[i64]) -> ValueId {
         let v = self.value(TensorType::new(DType::F32, shape), Source::Input);
@@ -188,8 +187,7 @@ fn graph_of(network: &Network, graph: &Graph, id: Id) -> Graph {
             Head::Output(_) => unreachable!("samples have no operators of several outputs"),
             Head::Op(_) => Source::Node(out.nodes.len() as u32, 0),
         };
-        out.values.push(Value { name: String::new(), ty, source });
-        let v = ValueId(out.values.len() as u32 - 1);
+        let v = out.add_value("", ty, source);
         if let Head::Op(op) = head {
             out.nodes.push(Node { name: String::new(), origins: vec![], op: op.clone(), inputs, outputs: vec![v] });
         }
