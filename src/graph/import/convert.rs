@@ -416,8 +416,8 @@ pub(super) fn constant(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     Ok(vec![g.constant(tensor)])
 }
 
-pub(super) fn constant_of_shape(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let shape = g.integers(n.input(0)?, "shape")?;
+/// The element that `ConstantOfShape` repeats: 0 in f32 where the node has none.
+pub(super) fn fill_value(g: &mut Importer, n: &Source) -> Result<Tensor> {
     let value = match n.tensor("value") {
         Some(t) => g.read_tensor(t)?,
         None => Tensor::new(&[1], &[0f32]),
@@ -425,6 +425,12 @@ pub(super) fn constant_of_shape(g: &mut Importer, n: &Source) -> Result<Vec<Valu
     if value.len() != 1 {
         return Err(Error::Invalid("its value must have one element".into()));
     }
+    Ok(value)
+}
+
+pub(super) fn constant_of_shape(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let shape = g.integers(n.input(0)?, "shape")?;
+    let value = fill_value(g, n)?;
     let len = checked_len(&shape, value.dtype, "the constant")?;
     g.claim(&shape, value.dtype)?;
     let data = value.data.repeat(len);
@@ -540,10 +546,7 @@ pub(super) fn one_hot(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 
 pub(super) fn trilu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
-    let rank = g.rank(x);
-    if rank < 2 {
-        return Err(Error::Invalid("its operand has fewer than 2 dimensions".into()));
-    }
+    let rank = g.rank_of_two(x)?;
     let k = match n.optional(1) {
         Some(k) => g.integers(k, "diagonal")?.first().copied().unwrap_or(0),
         None => 0,

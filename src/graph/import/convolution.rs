@@ -227,10 +227,7 @@ pub(super) fn batch_normalization(g: &mut Importer, n: &Source) -> Result<Vec<Va
         return Err(Error::Unsupported("statistics for each position (spatial = 0)".into()));
     }
     let x = n.input(0)?;
-    let rank = g.rank(x);
-    if rank < 2 {
-        return Err(Error::Invalid("its operand has fewer than 2 dimensions".into()));
-    }
+    let rank = g.rank_of_two(x)?;
     let channels = g.shape(x)[1];
     let [scale, bias, mut mean, mut variance] = [n.input(1)?, n.input(2)?, n.input(3)?, n.input(4)?];
     let mut results = vec![];

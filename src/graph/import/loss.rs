@@ -16,9 +16,7 @@ pub(super) fn negative_log_likelihood(g: &mut Importer, n: &Source) -> Result<Ve
 /// The loss, and the logarithms of the probabilities.
 pub(super) fn softmax_cross_entropy(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
-    if g.rank(x) < 2 {
-        return Err(Error::Invalid("its operand has fewer than 2 dimensions".into()));
-    }
+    g.rank_of_two(x)?;
     let log = g.emit(Op::Softmax { axis: 1, log: true }, &[x])?;
     Ok(vec![likelihood(g, n, log)?, log])
 }

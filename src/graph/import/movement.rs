@@ -37,6 +37,14 @@ impl Importer<'_> {
         axes.sort_unstable();
         Ok(Some(axes))
     }
+
+    /// The rank of an operand that has two dimensions or more, or an error.
+    pub(super) fn rank_of_two(&self, id: ValueId) -> Result<usize> {
+        match self.rank(id) {
+            0 | 1 => Err(Error::Invalid("its operand has fewer than 2 dimensions".into())),
+            rank => Ok(rank),
+        }
+    }
 }
 
 pub(super) fn reshape(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
@@ -249,6 +257,24 @@ pub(super) fn split(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     Ok(outputs)
 }
 
+/// Axis, start, end and step of each part of a slice: all axes in their order and steps of 1 where the node names none.
+pub(super) fn parts_of_slice<T>(
+    g: &Importer,
+    rank: usize,
+    [from, to]: [Vec<T>; 2],
+    axes: Option<Vec<i64>>,
+    by: Option<Vec<i64>>,
+) -> Result<Vec<(usize, T, T, i64)>> {
+    let axes = axes.unwrap_or_else(|| (0..from.len() as i64).collect());
+    let by = by.unwrap_or_else(|| vec![1; from.len()]);
+    if to.len() != from.len() || axes.len() != from.len() || by.len() != from.len() {
+        return Err(Error::Invalid("starts, ends, axes and steps differ in length".into()));
+    }
+    let axes = g.distinct_axes(axes, rank)?;
+    let parts = axes.into_iter().zip(from).zip(to).zip(by);
+    Ok(parts.map(|(((axis, from), to), by)| (axis, from, to, by)).collect())
+}
+
 pub(super) fn slice(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
     let shape = g.shape(x).to_vec();
@@ -262,28 +288,22 @@ pub(super) fn slice(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         let (from, to) = (read(1, "starts")?.ok_or_else(missing)?, read(2, "ends")?.ok_or_else(missing)?);
         (from, to, read(3, "axes")?, read(4, "steps")?)
     };
-    let axes = axes.unwrap_or_else(|| (0..from.len() as i64).collect());
-    let by = by.unwrap_or_else(|| vec![1; from.len()]);
-    if to.len() != from.len() || axes.len() != from.len() || by.len() != from.len() {
-        return Err(Error::Invalid("starts, ends, axes and steps differ in length".into()));
-    }
-    let axes = g.distinct_axes(axes, rank)?;
     let (mut starts, mut ends, mut steps) = (vec![0; rank], shape.clone(), vec![1; rank]);
-    for (i, axis) in axes.into_iter().enumerate() {
+    for (axis, from, to, by) in parts_of_slice(g, rank, [from, to], axes, by)? {
         let d = shape[axis];
         let wrap = |v: i64| if v < 0 { v.saturating_add(d) } else { v };
-        match by[i] {
+        match by {
             0 => return Err(Error::Invalid("a step is 0".into())),
             1.. => {
-                starts[axis] = wrap(from[i]).clamp(0, d);
-                ends[axis] = wrap(to[i]).clamp(starts[axis], d);
+                starts[axis] = wrap(from).clamp(0, d);
+                ends[axis] = wrap(to).clamp(starts[axis], d);
             }
             _ => {
-                starts[axis] = wrap(from[i]).clamp(0.min(d - 1), d - 1);
-                ends[axis] = wrap(to[i]).clamp(-1, starts[axis]);
+                starts[axis] = wrap(from).clamp(0.min(d - 1), d - 1);
+                ends[axis] = wrap(to).clamp(-1, starts[axis]);
             }
         }
-        steps[axis] = by[i].clamp(-d.max(1), d.max(1));
+        steps[axis] = by.clamp(-d.max(1), d.max(1));
     }
     if (0..rank).all(|i| starts[i] == 0 && ends[i] == shape[i] && steps[i] == 1) {
         return Ok(vec![x]);

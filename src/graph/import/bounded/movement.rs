@@ -2,7 +2,7 @@
 
 use super::operators::refused;
 use super::state::{Axis, fixed, is_fixed, sum};
-use crate::graph::import::convert::steps_between;
+use crate::graph::import::convert::{fill_value, steps_between};
 use crate::graph::import::importer::Importer;
 use crate::graph::import::node::Source;
 use crate::graph::import::table::Converter;
@@ -118,13 +118,7 @@ pub(super) fn expand(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 
 pub(super) fn constant_of_shape(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let sizes = g.known_forms(n.input(0)?, "shape")?;
-    let value = match n.tensor("value") {
-        Some(t) => g.read_tensor(t)?,
-        None => Tensor::new(&[1], &[0f32]),
-    };
-    if value.len() != 1 {
-        return Err(Error::Invalid("its value must have one element".into()));
-    }
+    let value = fill_value(g, n)?;
     let zero = value.data.iter().all(|b| *b == 0);
     let mut extents = vec![];
     for &size in &sizes {

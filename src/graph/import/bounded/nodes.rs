@@ -126,10 +126,7 @@ fn cumulative_sum(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 /// Where rows and columns grow, a place is on the same side of the diagonal whatever the count.
 fn triangle(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
-    let rank = g.rank(x);
-    if rank < 2 {
-        return Err(Error::Invalid("its operand has fewer than 2 dimensions".into()));
-    }
+    let rank = g.rank_of_two(x)?;
     let diagonal = match n.optional(1) {
         Some(k) => near(g.known_forms(k, "diagonal")?.first().copied().unwrap_or(fixed(0))),
         None => fixed(0),

@@ -4,6 +4,7 @@ use super::movement::{cut, window};
 use super::operators::refused;
 use super::state::{Axis, FAR, fixed, is_fixed, sum};
 use crate::graph::import::importer::Importer;
+use crate::graph::import::movement::parts_of_slice;
 use crate::graph::import::node::Source;
 use crate::graph::ir::ValueId;
 use crate::graph::op::Op;
@@ -37,14 +38,8 @@ fn parts(g: &mut Importer, n: &Source, x: ValueId) -> Result<Vec<Part>> {
         let (axes, by) = (read(3, "axes")?, read(4, "steps")?);
         (g.known_forms(n.input(1)?, "starts")?, g.known_forms(n.input(2)?, "ends")?, axes, by)
     };
-    let axes = axes.unwrap_or_else(|| (0..from.len() as i64).collect());
-    let by = by.unwrap_or_else(|| vec![1; from.len()]);
-    if to.len() != from.len() || axes.len() != from.len() || by.len() != from.len() {
-        return Err(Error::Invalid("starts, ends, axes and steps differ in length".into()));
-    }
-    let axes = g.distinct_axes(axes, rank)?;
-    let parts = axes.into_iter().zip(from).zip(to).zip(by);
-    Ok(parts.map(|(((axis, start), end), step)| Part { axis, start, end, step }).collect())
+    let parts = parts_of_slice(g, rank, [from, to], axes, by)?.into_iter();
+    Ok(parts.map(|(axis, start, end, step)| Part { axis, start, end, step }).collect())
 }
 
 /// A bound counted from the front, within `0..=extent`.

@@ -103,22 +103,20 @@ pub(in crate::graph::import) fn nhwc_conv(g: &mut Importer, n: &Source) -> Resul
 
 /// `x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³)))` of the operand plus a bias.
 pub(in crate::graph::import) fn fast_gelu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let (x, bias) = (n.input(0)?, n.optional(1));
-    let x = match bias {
-        Some(bias) => g.add(x, bias)?,
-        None => x,
-    };
+    let x = biased(g, n)?;
     Ok(vec![g.gelu_by_tanh(x)?])
 }
 
 /// `Gelu` of the sum of the operands.
 pub(in crate::graph::import) fn bias_gelu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let (x, bias) = (n.input(0)?, n.optional(1));
-    let x = match bias {
-        Some(bias) => g.add(x, bias)?,
-        None => x,
-    };
+    let x = biased(g, n)?;
     Ok(vec![g.emit(Op::Gelu, &[x])?])
+}
+
+/// The sum of the first two operands, of which the second may be absent.
+fn biased(g: &mut Importer, n: &Source) -> Result<ValueId> {
+    let x = n.input(0)?;
+    n.optional(1).map_or(Ok(x), |bias| g.add(x, bias))
 }
 
 /// `x · sigmoid(alpha · x)`.
