@@ -50,8 +50,7 @@ pub fn mend(
     answer: &Answer,
     values: &[bool],
 ) -> Option<Vec<bool>> {
-    let either = answer.chosen.iter().zip(&greedy.chosen).map(|(a, b)| a.or(*b)).collect::<Vec<_>>();
-    let chosen = Greedy::acyclic(problem, &either, greedy).chosen;
+    let chosen = Greedy::acyclic(problem, &greedy.completed(answer), greedy).chosen;
     fuse(problem, rows, &chosen, Some(values)).ok()
 }
 
@@ -63,8 +62,7 @@ pub fn with_less_work(
     answer: &Answer,
     budget: u64,
 ) -> Option<Vec<bool>> {
-    let either: Vec<_> = answer.chosen.iter().zip(&greedy.chosen).map(|(a, b)| a.or(*b)).collect();
-    let mut exchange = Exchange::new(problem, &either);
+    let mut exchange = Exchange::new(problem, &greedy.completed(answer));
     exchange.run(&|site, _| work::of_term(problem.network, problem.ids[site.0], problem.term(site)) as f64);
     let chosen = Greedy::acyclic(problem, &exchange.chosen, greedy).chosen;
     let values = fuse(problem, rows, &chosen, None).ok()?;
@@ -290,6 +288,11 @@ fn choose(problem: &Problem, banned: &[Vec<bool>]) -> Result<Greedy> {
 }
 
 impl Greedy {
+    /// The candidates of an answer, and the greedy one of each class that it does not need.
+    fn completed(&self, answer: &Answer) -> Vec<Option<usize>> {
+        answer.chosen.iter().zip(&self.chosen).map(|(a, b)| a.or(*b)).collect()
+    }
+
     /// The `preferred` candidates, with those of `other` where they lie on a cycle.
     fn acyclic(problem: &Problem, preferred: &[Option<usize>], other: &Greedy) -> Greedy {
         let n = preferred.len();

@@ -118,18 +118,24 @@ fn per_input_channel(network: &mut Network, s: Id, f: &Filters) -> Option<Id> {
     network.reshape(stretched, &[vec![filters, per_group], ones].concat())
 }
 
-/// conv(x·s) with a factor for each channel: into the weights. Padding stays zero.
-pub fn scale_before_conv(network: &mut Network, m: &Match) -> Option<Id> {
+/// The image of a convolution as `x op s`: x, and for each weight the constant of its input channel.
+fn with_constant_of_channels(network: &mut Network, m: &Match, wanted: BinaryOp) -> Option<(Id, Id)> {
     let (op, operands) = m.application('c');
     let f = filters(network, op, operands)?;
-    let (x, s) = with_constant(network, operands[0], BinaryOp::Mul)?;
+    let (x, s) = with_constant(network, operands[0], wanted)?;
     let rank = network.rank(operands[0]);
     // Bytes wrap around before they are widened.
     if network.shape(x) != network.shape(operands[0]) || network.ty(x).dtype != network.ty(m.class).dtype {
         return None;
     }
     let s = along(network, s, rank, channel_axis(f.layout, rank)?, f.weights[1] * f.group)?;
-    let factor = per_input_channel(network, s, &f)?;
+    Some((x, per_input_channel(network, s, &f)?))
+}
+
+/// conv(x·s) with a factor for each channel: into the weights. Padding stays zero.
+pub fn scale_before_conv(network: &mut Network, m: &Match) -> Option<Id> {
+    let (op, operands) = m.application('c');
+    let (x, factor) = with_constant_of_channels(network, m, BinaryOp::Mul)?;
     let weights = network.binary(BinaryOp::Mul, operands[1], factor)?;
     let mut out = operands.to_vec();
     (out[0], out[1]) = (x, weights);
@@ -143,16 +149,9 @@ pub fn shift_before_conv(network: &mut Network, m: &Match) -> Option<Id> {
     if window.pad_before.iter().chain(&window.pad_after).any(|&p| p != 0) {
         return None;
     }
-    let f = filters(network, op, operands)?;
-    let (x, s) = with_constant(network, operands[0], BinaryOp::Add)?;
-    let rank = network.rank(operands[0]);
-    if network.shape(x) != network.shape(operands[0]) || network.ty(x).dtype != network.ty(m.class).dtype {
-        return None;
-    }
-    let s = along(network, s, rank, channel_axis(f.layout, rank)?, f.weights[1] * f.group)?;
-    let term = per_input_channel(network, s, &f)?;
+    let (x, term) = with_constant_of_channels(network, m, BinaryOp::Add)?;
     let products = network.binary(BinaryOp::Mul, operands[1], term)?;
-    let axes = (1..f.weights.len()).collect();
+    let axes = (1..network.rank(operands[1])).collect();
     let mut bias = network.op(Op::Reduce { op: ReduceOp::Sum, axes, keep: false }, &[products])?;
     if let Some(&before) = operands.get(2) {
         bias = network.binary(BinaryOp::Add, before, bias)?;
