@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::object::names::{Names, comment};
-use crate::object::signature::{Parameter, Signature, c_type};
+use crate::object::signature::{Parameter, Signature};
 use crate::object::weights::HEADER_BYTES;
 use crate::runtime::bounds::BoundedAxis;
 use crate::runtime::module::Module;
@@ -122,7 +122,7 @@ fn arrays(out: &mut String, module: &Module, signature: &Signature) {
             (Some(_), None) => "read",
             _ => "written",
         };
-        let held = if c_type(dtype) == "uint16_t" && dtype.is_float() { ", as its 16 bits" } else { "" };
+        let held = if dtype.is_half() { ", as its 16 bits" } else { "" };
         let shapes: Vec<String> = module.bindings().map(|b| format!("{:?}", parameter.spec(b).shape)).collect();
         let alike = shapes.iter().all(|shape| *shape == shapes[0]);
         let shapes = if alike { shapes[0].clone() } else { shapes.join(" ") };

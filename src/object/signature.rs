@@ -3,7 +3,6 @@
 use crate::Result;
 use crate::object::bindings::Bindings;
 use crate::object::names::{Names, identifier};
-use crate::runtime::DType;
 use crate::runtime::module::{Action, Kernel, Layout, MAX_TRIPS, Module, TensorSpec};
 
 /// The most bytes of static memory for the function without a workspace.
@@ -146,7 +145,7 @@ impl Signature {
 
     fn parameter_list(&self, module: &Module) -> Vec<String> {
         let declare = |p: &Parameter| {
-            let element = c_type(p.spec(module).dtype);
+            let element = p.spec(module).dtype.c_type();
             format!("{}{element} *{}", if p.output.is_none() { "const " } else { "" }, p.name)
         };
         let mut list = self.bindings.parameters();
@@ -155,22 +154,6 @@ impl Signature {
             list.push("const void *weights".into());
         }
         list
-    }
-}
-
-/// The type of an element in C; types that C lacks are integers of their size.
-pub fn c_type(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F64 => "double",
-        DType::F32 => "float",
-        DType::I64 => "int64_t",
-        DType::I32 => "int32_t",
-        DType::I16 => "int16_t",
-        DType::I8 | DType::I4 | DType::I2 => "int8_t",
-        DType::U64 => "uint64_t",
-        DType::U32 => "uint32_t",
-        DType::U16 | DType::F16 | DType::BF16 => "uint16_t",
-        _ => "uint8_t",
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::object::helpers::Helpers;
 use crate::object::names::{comment, literal, number};
-use crate::object::signature::{Parameter, Signature, c_type};
+use crate::object::signature::{Parameter, Signature};
 use crate::runtime::DType;
 use crate::runtime::module::{Action, BufferPlace, BufferRef, Carried, MAX_TRIPS, Module, Step};
 use crate::{Error, Result};
@@ -188,7 +188,7 @@ impl<'m> Steps<'m> {
         let buffer = &self.module.buffers()[tensor.0 as usize];
         let (lower, upper) = range;
         // beyond i64 a subscript is negative, and outside
-        let element = if buffer.dtype == DType::U64 { c_type(DType::I64) } else { c_type(buffer.dtype) };
+        let element = if buffer.dtype == DType::U64 { DType::I64.c_type() } else { buffer.dtype.c_type() };
         let count = buffer.bytes()? / buffer.dtype.bytes() as u64;
         let code = self.helpers.code(format!("an index in tensor `{}` lies outside of {lower}..={upper}", buffer.name));
         self.helpers.checked.insert(element);

@@ -54,37 +54,37 @@ pub enum DType {
     F4E2M1,
 }
 
-/// Every type, with its name and its size in bytes.
-const TYPES: [(DType, &str, usize); 23] = [
-    (DType::F64, "f64", 8),
-    (DType::F32, "f32", 4),
-    (DType::F16, "f16", 2),
-    (DType::BF16, "bf16", 2),
-    (DType::I64, "i64", 8),
-    (DType::I32, "i32", 4),
-    (DType::I8, "i8", 1),
-    (DType::U8, "u8", 1),
-    (DType::Bool, "bool", 1),
-    (DType::I16, "i16", 2),
-    (DType::U16, "u16", 2),
-    (DType::U32, "u32", 4),
-    (DType::U64, "u64", 8),
-    (DType::I4, "i4", 1),
-    (DType::U4, "u4", 1),
-    (DType::I2, "i2", 1),
-    (DType::U2, "u2", 1),
-    (DType::F8E4M3Fn, "f8e4m3fn", 1),
-    (DType::F8E4M3FnUz, "f8e4m3fnuz", 1),
-    (DType::F8E5M2, "f8e5m2", 1),
-    (DType::F8E5M2FnUz, "f8e5m2fnuz", 1),
-    (DType::F8E8M0, "f8e8m0", 1),
-    (DType::F4E2M1, "f4e2m1", 1),
+/// Every type, with its name, the type of its elements in C and its size in bytes.
+const TYPES: [(DType, &str, &str, usize); 23] = [
+    (DType::F64, "f64", "double", 8),
+    (DType::F32, "f32", "float", 4),
+    (DType::F16, "f16", "uint16_t", 2),
+    (DType::BF16, "bf16", "uint16_t", 2),
+    (DType::I64, "i64", "int64_t", 8),
+    (DType::I32, "i32", "int32_t", 4),
+    (DType::I8, "i8", "int8_t", 1),
+    (DType::U8, "u8", "uint8_t", 1),
+    (DType::Bool, "bool", "uint8_t", 1),
+    (DType::I16, "i16", "int16_t", 2),
+    (DType::U16, "u16", "uint16_t", 2),
+    (DType::U32, "u32", "uint32_t", 4),
+    (DType::U64, "u64", "uint64_t", 8),
+    (DType::I4, "i4", "int8_t", 1),
+    (DType::U4, "u4", "uint8_t", 1),
+    (DType::I2, "i2", "int8_t", 1),
+    (DType::U2, "u2", "uint8_t", 1),
+    (DType::F8E4M3Fn, "f8e4m3fn", "uint8_t", 1),
+    (DType::F8E4M3FnUz, "f8e4m3fnuz", "uint8_t", 1),
+    (DType::F8E5M2, "f8e5m2", "uint8_t", 1),
+    (DType::F8E5M2FnUz, "f8e5m2fnuz", "uint8_t", 1),
+    (DType::F8E8M0, "f8e8m0", "uint8_t", 1),
+    (DType::F4E2M1, "f4e2m1", "uint8_t", 1),
 ];
 
 impl DType {
     /// Size of one element in bytes.
     pub fn bytes(self) -> usize {
-        TYPES[self as usize].2
+        TYPES[self as usize].3
     }
 
     /// True for types with a fraction that can be computed with.
@@ -121,6 +121,12 @@ impl DType {
     /// The name in the text language: `f32`, `i64`, `bool` …
     pub fn name(self) -> &'static str {
         TYPES[self as usize].1
+    }
+
+    /// The type of an element in C; what C has no type for is an integer of its size, with the bits of the element.
+    #[doc(hidden)]
+    pub fn c_type(self) -> &'static str {
+        TYPES[self as usize].2
     }
 }
 

@@ -10,23 +10,12 @@ use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, Un
 use crate::expr::{Affine, Var};
 use crate::runtime::{DType, Error, Result};
 
-/// The C type of elements.
+/// The C type of elements, with which C computes.
 pub fn type_of(dtype: DType) -> Result<&'static str> {
-    Ok(match dtype {
-        DType::F64 => "double",
-        DType::F32 => "float",
-        DType::I64 => "int64_t",
-        DType::I32 => "int32_t",
-        DType::I16 => "int16_t",
-        DType::I8 => "int8_t",
-        DType::U64 => "uint64_t",
-        DType::U32 => "uint32_t",
-        DType::U16 => "uint16_t",
-        DType::U8 | DType::Bool => "uint8_t",
-        _ => {
-            return Err(Error::Unsupported(format!("{dtype} has no type in plain C")));
-        }
-    })
+    if dtype.is_half() || dtype.is_storage() {
+        return Err(Error::Unsupported(format!("{dtype} has no type in plain C")));
+    }
+    Ok(dtype.c_type())
 }
 
 /// Functions that the program defines for itself.
