@@ -35,6 +35,11 @@ pub fn affine(a: &Affine, name: impl Fn(Var) -> String) -> String {
     out
 }
 
+/// `i - 1 >= 0 && -i + 7 >= 0`, with affine forms as `text` writes them.
+pub fn conditions(conditions: &[Affine], text: impl Fn(&Affine) -> String) -> String {
+    conditions.iter().map(|c| format!("{} >= 0", text(c))).collect::<Vec<_>>().join(" && ")
+}
+
 /// ` = {1, 0, -0.5}`; nothing without literals.
 pub fn literals(values: Option<&Literals>) -> String {
     let Some(values) = values else { return String::new() };

@@ -16,7 +16,7 @@
 
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
 use crate::expr::Bound;
-use crate::expr::text::{affine, literals, scalar};
+use crate::expr::text::{self, affine, literals, scalar};
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
 use std::collections::HashMap;
@@ -172,7 +172,7 @@ impl Names {
     }
 
     pub(crate) fn conditions(&self, conditions: &[Affine]) -> String {
-        conditions.iter().map(|c| format!("{} >= 0", self.affine(c))).collect::<Vec<_>>().join(" && ")
+        text::conditions(conditions, |c| self.affine(c))
     }
 
     pub(crate) fn element(&self, buffer: BufferId, index: &[Index]) -> String {

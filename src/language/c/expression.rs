@@ -5,7 +5,7 @@
 //! as `int`.
 
 use crate::expr::scalar::{Value, numbers_only};
-use crate::expr::text::affine;
+use crate::expr::text::{self, affine};
 use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};
 use crate::expr::{Affine, Var};
 use crate::runtime::{DType, Error, Result};
@@ -95,7 +95,7 @@ impl Names<'_> {
     }
 
     pub fn conditions(&self, conditions: &[Affine]) -> String {
-        conditions.iter().map(|c| format!("{} >= 0", self.affine(c))).collect::<Vec<_>>().join(" && ")
+        text::conditions(conditions, |c| self.affine(c))
     }
 
     /// The element type of an expression.
