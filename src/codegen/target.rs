@@ -2,7 +2,7 @@
 
 use crate::codegen::instruction::{InstructionName, TensorInstruction};
 use crate::codegen::machine::{Core, Machine};
-use crate::runtime::error::unknown;
+use crate::runtime::error::{named, unknown};
 use crate::runtime::{DType, Error, Features, Platform, Result};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -43,8 +43,7 @@ impl std::str::FromStr for Quotients {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Quotients> {
-        let found = [Quotients::Exact, Quotients::Approximate].into_iter().find(|q| q.to_string() == text);
-        found.ok_or_else(|| Error::Invalid(unknown("kind of quotients", text, &Quotients::NAMES)))
+        named("kind of quotients", text, [Quotients::Exact, Quotients::Approximate])
     }
 }
 
@@ -73,8 +72,7 @@ impl std::str::FromStr for Accumulate {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Accumulate> {
-        let found = [Accumulate::F32, Accumulate::F16].into_iter().find(|a| a.to_string() == text);
-        found.ok_or_else(|| Error::Invalid(unknown("type of sums", text, &Accumulate::NAMES)))
+        named("type of sums", text, [Accumulate::F32, Accumulate::F16])
     }
 }
 

@@ -3,8 +3,9 @@
 use crate::graph::egraph;
 use crate::graph::import::provenance::Absent;
 use crate::poly::tile::report::{CandidateReport, PhaseReport};
+use crate::runtime::error::named;
 use crate::runtime::module::Module;
-use crate::runtime::text;
+use crate::runtime::{Error, Result, text};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -115,15 +116,17 @@ impl Sort {
     pub const NAMES: [&str; 2] = ["time", "run"];
 }
 
-impl std::str::FromStr for Sort {
-    type Err = String;
+impl std::fmt::Display for Sort {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(Sort::NAMES[*self as usize])
+    }
+}
 
-    fn from_str(text: &str) -> Result<Sort, String> {
-        match text {
-            "time" => Ok(Sort::Time),
-            "run" => Ok(Sort::Run),
-            _ => Err(format!("`{text}` is not an order of kernels: they are {}", Sort::NAMES.join(" and "))),
-        }
+impl std::str::FromStr for Sort {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Sort> {
+        named("order of kernels", text, [Sort::Time, Sort::Run])
     }
 }
 

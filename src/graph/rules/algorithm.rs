@@ -16,7 +16,7 @@ use crate::graph::rules::pattern::{Match, Rule, build};
 use crate::graph::rules::precision::unrounded;
 use crate::graph::rules::strassen;
 use crate::graph::rules::toom_cook::{Transforms, error_bound, numbers};
-use crate::runtime::error::unknown;
+use crate::runtime::error::named;
 use crate::runtime::{DType, Error, Result, Tensor};
 use egg::Id;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -58,10 +58,8 @@ impl std::str::FromStr for Algorithm {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Algorithm> {
-        let tiles = [2, 4, 6].map(Algorithm::Winograd);
-        let algorithms = [Algorithm::Cheapest, Algorithm::Direct, Algorithm::Strassen].into_iter().chain(tiles);
-        let algorithm = algorithms.into_iter().find(|a| a.to_string() == text);
-        algorithm.ok_or_else(|| Error::Invalid(unknown("algorithm", text, &Algorithm::NAMES)))
+        let [two, four, six] = [2, 4, 6].map(Algorithm::Winograd);
+        named("algorithm", text, [Algorithm::Cheapest, Algorithm::Direct, two, four, six, Algorithm::Strassen])
     }
 }
 

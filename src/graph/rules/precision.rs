@@ -13,7 +13,7 @@ use crate::graph::egraph::network::Network;
 use crate::graph::op::Op;
 use crate::graph::rules::pattern::Keep::{Beside, Instead};
 use crate::graph::rules::pattern::{Match, Rule, build};
-use crate::runtime::error::unknown;
+use crate::runtime::error::named;
 use crate::runtime::{DType, Error, Result};
 use egg::Id;
 
@@ -54,8 +54,7 @@ impl std::str::FromStr for Precision {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Precision> {
-        let precision = [Precision::F32, Precision::Bf16, Precision::F16].into_iter().find(|p| p.to_string() == text);
-        precision.ok_or_else(|| Error::Invalid(unknown("precision", text, &Precision::NAMES)))
+        named("precision", text, [Precision::F32, Precision::Bf16, Precision::F16])
     }
 }
 
