@@ -224,17 +224,17 @@ pub fn parse_dim(text: &str) -> std::result::Result<(String, i64), String> {
     // The last `=`: names may contain one.
     let (name, size) = text.rsplit_once('=').ok_or("expected NAME=N")?;
     match size.parse() {
-        Ok(size) if size > 0 && !name.is_empty() => Ok((name.to_string(), size)),
-        _ => Err("expected NAME=N with a positive number N".into()),
+        Ok(size) if size >= 0 && !name.is_empty() => Ok((name.to_string(), size)),
+        _ => Err("expected NAME=N with a number N from 0 on".into()),
     }
 }
 
 fn parse_dims(text: &str) -> std::result::Result<(String, Vec<i64>), String> {
     let (name, sizes) = text.rsplit_once('=').ok_or("expected NAME=N")?;
-    let sizes: Option<Vec<i64>> = sizes.split(',').map(|size| size.parse().ok().filter(|&size| size > 0)).collect();
+    let sizes: Option<Vec<i64>> = sizes.split(',').map(|size| size.parse().ok().filter(|&size| size >= 0)).collect();
     match sizes {
         Some(sizes) if !name.is_empty() => Ok((name.to_string(), sizes)),
-        _ => Err("expected NAME=N with a positive number N, or several with commas".into()),
+        _ => Err("expected NAME=N with a number N from 0 on, or several with commas".into()),
     }
 }
 

@@ -28,6 +28,8 @@ fn a_module_for_a_capacity_runs_for_any_size_of_it() {
     // a size without inputs
     succeeds(&["run", &module, "--dim", "past=5", "--save", &outputs]);
     assert_eq!(saved(&outputs, 0).shape, [1, 2, 6, 12]);
+    succeeds(&["run", &module, "--dim", "past=0", "--save", &outputs]);
+    assert_eq!(saved(&outputs, 0).shape, [1, 2, 1, 12]);
     fails(&["run", &module, "--dim", "past=32"], &["`past` is 32", "0 to 31"]);
     fails(&["run", &module, "--dim", "past=5", "--input", &input], &["count of 5", "for 32"]);
 }
