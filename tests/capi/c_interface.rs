@@ -169,6 +169,8 @@ fn wrong_use_is_a_status() {
     for target in Target::all().into_iter().filter(Target::runs_on_host) {
         let text = succeeds(folder.run(&program).args([MODEL, &target.name, &folder.file("m.tw")]));
         assert_eq!(text, "0 failures\n", "{}", target.name);
+        let mut kept = std::fs::read_dir(folder.file("m.tw.cache")).unwrap().map(|entry| entry.unwrap().path());
+        assert!(kept.any(|path| path.extension().is_some_and(|e| e == "entry")), "nothing is cached");
     }
 }
 

@@ -82,8 +82,10 @@ int main(int argc, char **argv) {
     tilewright_options none = {0};
     tilewright_tensor input, output;
     size_t count;
-    if (argc != 4) return 2;
+    static char cache[4096];
+    if (argc != 4 || snprintf(cache, sizeof cache, "%s.cache", argv[3]) >= (int)sizeof cache) return 2;
 
+    if (tilewright_abi_version() != TILEWRIGHT_ABI_VERSION || !strchr(tilewright_version(), '.')) failures++;
     expect(tilewright_options_create(0), INVALID, "null");
     expect(tilewright_options_create(&options), OK, 0);
     freed = options;
@@ -107,6 +109,15 @@ int main(int argc, char **argv) {
     expect(tilewright_options_set_quotients(options, "fast"), INVALID, "there is no kind of quotients");
     expect(tilewright_options_set_quotients(options, "exact"), OK, 0);
     expect(tilewright_options_set_instructions(options, "instruction"), INVALID, 0);
+    expect(tilewright_options_set_cache(options, 0, 1), INVALID, "null");
+    expect(tilewright_options_set_cache(freed, cache, 1), NO_HANDLE, "was freed");
+    expect(tilewright_options_set_cache(options, argv[1], 1), OK, 0);
+    expect(tilewright_compile(argv[1], options, &session), INVALID, "it is not a directory");
+    expect(tilewright_options_set_cache(options, cache, 1 << 30), OK, 0);
+    expect(tilewright_options_set_max_memory(freed, 16), NO_HANDLE, "was freed");
+    expect(tilewright_options_set_max_memory(options, 16), OK, 0);
+    expect(tilewright_compile(argv[1], options, &session), LIMIT, "16 B are allowed");
+    expect(tilewright_options_set_max_memory(options, 1 << 30), OK, 0);
 
     expect(tilewright_compile(argv[1], freed, &session), NO_HANDLE, 0);
     expect(tilewright_compile(argv[1], options, 0), INVALID, "null");
