@@ -332,7 +332,7 @@ fn memory(ty: VType, out: &mut Vec<Case>) {
             addr,
         }));
         for part in some_parts(ty) {
-            for stride in [1, 2, 3, 4, -2, 40].map(|elements| elements * size) {
+            for stride in [1, 2, 3, 4, -1, -2, 40].map(|elements| elements * size) {
                 let bytes = span(part, stride);
                 let name = format!("{ty:?} {mem} {part:?} {stride}");
                 out.extend(access(format!("gather {name}"), ty, mem, bytes.clone(), true, |dst, addr| Inst::VGather {

@@ -1,6 +1,7 @@
 //! Tests that hold machine code to the VCode interpreter, one table of cases for every instruction set.
 
 mod approximations;
+mod arguments;
 mod cases;
 mod emission;
 #[path = "../../../tests/emulator/mod.rs"]

@@ -1,7 +1,8 @@
 //! Runs cases on this processor, with their buffers beside pages that may not be touched.
 
 use super::program::{Buffer, Builder, at};
-use super::{cases, floor_divisions, masked, program::Case, quotients, random, registers, tables};
+use super::{arguments, cases, floor_divisions, masked, program::Case, quotients, random, registers, tables};
+use crate::codegen::regalloc::allocation::Allocation;
 use crate::codegen::regalloc::checker;
 use crate::codegen::vcode::{Inst, Lane, VBinary, VType};
 use crate::codegen::{Target, assemble, regalloc};
@@ -71,23 +72,28 @@ pub fn differences(case: &Case, executable: &Executable, offset: usize) -> Vec<S
 
 /// Compiles all cases into one blob and runs each; panics with all differences.
 fn run(target: &Target, cases: &[Case]) {
+    let allocate = |function| regalloc::allocate(function, target).unwrap_or_else(|e| panic!("{e}"));
+    run_allocated(target, &cases.iter().map(|case| (case, allocate(&case.function))).collect::<Vec<_>>());
+}
+
+/// As [`run`], with registers that are chosen.
+fn run_allocated(target: &Target, cases: &[(&Case, Allocation)]) {
     if !target.runs_on_host() {
         super::emulator::skip::no_hardware(&format!("this processor does not run {}", target.name));
         return;
     }
     let mut code = vec![];
     let mut offsets = vec![];
-    for case in cases {
-        let allocation = regalloc::allocate(&case.function, target).unwrap_or_else(|e| panic!("{e}"));
-        checker::check(&case.function, &allocation, target).unwrap_or_else(|e| panic!("{e}"));
-        let bytes = assemble::emit(&case.function, &allocation, target.isa).unwrap_or_else(|e| panic!("{e}"));
+    for (case, allocation) in cases {
+        checker::check(&case.function, allocation, target).unwrap_or_else(|e| panic!("{e}"));
+        let bytes = assemble::emit(&case.function, allocation, target.isa).unwrap_or_else(|e| panic!("{e}"));
         code.resize(code.len().next_multiple_of(64), 0xcc);
         offsets.push(code.len());
         code.extend(bytes);
     }
     let executable = Executable::new(&code).unwrap();
     let mut wrong = vec![];
-    for (case, offset) in cases.iter().zip(offsets) {
+    for ((case, _), offset) in cases.iter().zip(offsets) {
         wrong.extend(differences(case, &executable, offset));
     }
     let shown: Vec<_> = wrong.iter().take(20).collect();
@@ -106,6 +112,14 @@ fn every_instruction_on_avx512() {
     run(&Target::avx512(), &cases::all(64));
     run(&Target::avx512(), &masked::loads(64));
     run(&Target::avx512(), &quotients::cases());
+}
+
+#[test]
+fn arguments_change_places() {
+    for target in [Target::avx2(), Target::avx512()] {
+        let (case, allocations) = arguments::exchanged(&target);
+        run_allocated(&target, &allocations.into_iter().map(|allocation| (&case, allocation)).collect::<Vec<_>>());
+    }
 }
 
 #[test]

@@ -1,16 +1,22 @@
 //! Runs cases on an emulated AArch64 processor.
 
-use super::{cases, emulator, program::Case, random, registers};
+use super::{arguments, cases, emulator, program::Case, random, registers};
+use crate::codegen::regalloc::allocation::Allocation;
 use crate::codegen::regalloc::checker;
 use crate::codegen::{Isa, Target, assemble, regalloc};
 
 /// Runs all cases; panics with all differences.
 fn run(test: &str, cases: &[Case]) {
+    let allocate = |function| regalloc::allocate(function, &Target::neon()).unwrap_or_else(|e| panic!("{e}"));
+    run_allocated(test, &cases.iter().map(|case| (case, allocate(&case.function))).collect::<Vec<_>>());
+}
+
+/// As [`run`], with registers that are chosen.
+fn run_allocated(test: &str, cases: &[(&Case, Allocation)]) {
     let target = Target::neon();
-    let job = |case: &Case| {
-        let allocation = regalloc::allocate(&case.function, &target).unwrap_or_else(|e| panic!("{e}"));
-        checker::check(&case.function, &allocation, &target).unwrap_or_else(|e| panic!("{e}"));
-        let code = assemble::emit(&case.function, &allocation, Isa::Neon).unwrap_or_else(|e| panic!("{e}"));
+    let job = |(case, allocation): &(&Case, Allocation)| {
+        checker::check(&case.function, allocation, &target).unwrap_or_else(|e| panic!("{e}"));
+        let code = assemble::emit(&case.function, allocation, Isa::Neon).unwrap_or_else(|e| panic!("{e}"));
         emulator::Job {
             name: case.function.name.clone(),
             steps: vec![(code, case.range.0, case.range.1)],
@@ -21,7 +27,7 @@ fn run(test: &str, cases: &[Case]) {
     let jobs: Vec<_> = cases.iter().map(job).collect();
     let Some(results) = emulator::run(test, &jobs) else { return };
     let mut wrong = vec![];
-    for (case, results) in cases.iter().zip(results) {
+    for ((case, _), results) in cases.iter().zip(results) {
         let expected = case.expected();
         wrong.extend(results.iter().filter_map(|found| case.difference(&expected, found)));
     }
@@ -32,6 +38,12 @@ fn run(test: &str, cases: &[Case]) {
 #[test]
 fn every_instruction_on_neon() {
     run("every instruction on neon", &cases::all(16));
+}
+
+#[test]
+fn arguments_change_places_on_neon() {
+    let (case, allocations) = arguments::exchanged(&Target::neon());
+    run_allocated("arguments on neon", &allocations.into_iter().map(|a| (&case, a)).collect::<Vec<_>>());
 }
 
 #[test]
