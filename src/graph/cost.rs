@@ -351,7 +351,20 @@ fn transposed_share(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::infer::infer;
+    use crate::graph::op::FusionKind;
     use crate::poly::samples::with_rows;
+
+    /// Operators whose products an operator beside them computes have none of their own.
+    #[test]
+    fn products_are_counted() {
+        for (op, operands) in Op::samples().iter().filter(|(op, _)| op.kind() == FusionKind::ComplexOutFusable) {
+            let operands: Vec<&TensorType> = operands.iter().collect();
+            let result = infer(op, &operands).unwrap().remove(0);
+            let transform = matches!(op, Op::WinogradOutput { .. });
+            assert_eq!(multiply_adds(op, &operands, &result) == 0, transform, "{op}");
+        }
+    }
 
     #[test]
     fn one_product_with_merged_weights_is_cheaper_than_three() {
