@@ -41,12 +41,14 @@ pub fn of(problem: &Problem, chosen: &[Option<usize>]) -> u64 {
     sum
 }
 
-/// The multiply-adds of one e-node. Those of bytes, of which a lane sums a group, count as one for each group.
+/// The multiply-adds of one e-node. Those of bytes count as one for each group that a lane sums, where the target has products of bytes.
 pub fn of_term(network: &Network, class: Id, term: &Term) -> u64 {
     let Head::Op(op) = &term.head else { return 0 };
     let Some(result) = network.facts(class).types.first() else { return 0 };
     let operands: Vec<_> = term.children.iter().map(|&c| network.ty(c)).collect();
-    let bytes = operands.len() > 1 && operands[..2].iter().all(|t| matches!(t.dtype, DType::I8 | DType::U8));
+    let bytes = network.byte_products.is_some()
+        && operands.len() > 1
+        && operands[..2].iter().all(|t| matches!(t.dtype, DType::I8 | DType::U8));
     let operations = multiply_adds(op, &operands, result) / if bytes { group(DType::U8) as u64 } else { 1 };
     match term.children.get(1).and_then(|&w| padded(network, w)) {
         Some((filled, elements)) if operations > 0 => operations / elements.max(1) * filled,
