@@ -20,6 +20,7 @@ use std::fmt;
 
 pub use decode::CodeProblem;
 pub use native::tile_shapes;
+pub use unify::Part;
 
 /// The name of a row, such as `vpdpbusd`: up to 24 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -7,7 +7,7 @@
 
 pub mod group;
 
-use crate::codegen::instruction::{Form, InstructionName, TensorInstruction};
+use crate::codegen::instruction::{Form, InstructionName, Part, TensorInstruction};
 use crate::expr::{Access, BinaryOp, Expr, Var};
 use crate::poly::analysis::access::{Along, Reference, references};
 use crate::poly::analysis::constant_factor;
@@ -118,6 +118,27 @@ fn operands<'a>(
     body: &'a Expr,
     misfit: &dyn Fn(usize, &Access) -> Option<String>,
 ) -> Result<Vec<&'a Access>, Mismatch> {
+    unified(row, statement, body, misfit, |fits| row.unify(body, fits))
+}
+
+/// The operands of each summand of a statement's body, where the term of the row is every one of them.
+fn summands<'a>(
+    row: &TensorInstruction,
+    statement: &str,
+    body: &'a Expr,
+    misfit: &dyn Fn(usize, &Access) -> Option<String>,
+) -> Result<Vec<Vec<Part<'a>>>, Mismatch> {
+    unified(row, statement, body, misfit, |fits| row.unify_sum(body, fits))
+}
+
+/// The result of a unification with a statement's body, which asks whether a read may be an operand; or why none is.
+fn unified<T>(
+    row: &TensorInstruction,
+    statement: &str,
+    body: &Expr,
+    misfit: &dyn Fn(usize, &Access) -> Option<String>,
+    unify: impl FnOnce(&mut dyn FnMut(usize, &Access) -> bool) -> Option<T>,
+) -> Result<T, Mismatch> {
     let mut last = None;
     let fits = &mut |operand: usize, access: &Access| {
         let reason = misfit(operand, access);
@@ -125,7 +146,7 @@ fn operands<'a>(
         last = reason.or(last.take());
         fits
     };
-    if let Some(found) = row.unify(body, fits) {
+    if let Some(found) = unify(fits) {
         return Ok(found);
     }
     // A read that fits no operand says more than one that another order of factors put in the wrong place.

@@ -2,9 +2,10 @@
 //!
 //! In: an accumulation in a vector loop and in a loop of kind [`LoopKind::Instruction`](crate::codegen::loopnest::LoopKind).
 //! The reads of its value are those of the row's operands: the body of the row unifies with it, up to the order of factors.
-//! The terms of one element are neighbours in memory, so that an operand is read by elements as wide as a group of terms.
+//! The terms of one element are neighbours in memory, so that an operand is read by elements as wide as a group of terms. A value of
+//! several summands is as many instructions; parts of bytes are shifted and masked in lanes as wide as a group.
 
-use crate::codegen::instruction::{Form, InstructionName, TensorInstruction};
+use crate::codegen::instruction::{Form, InstructionName, Part, TensorInstruction};
 use crate::codegen::loopnest::Stmt;
 use crate::codegen::select::state::{Address, Selected, Selector, Stop, Val, View};
 use crate::codegen::select::tree::Node;
@@ -51,10 +52,13 @@ impl Selector<'_> {
                     let lanes = self.varies(&Expr::Load(a.clone()));
                     o.dtype == self.nest.buffer(a.buffer).dtype && (o.form == Form::Vector || !lanes)
                 };
-                let Some(Ok(operands)) = row.unify(value, fits).map(<[&Access; 2]>::try_from) else {
+                let summands = row.unify_sum(value, fits);
+                let summands = summands.and_then(|all| all.into_iter().map(|parts| parts.try_into().ok()).collect());
+                let Some(summands) = summands else {
                     return self.internal(&format!("the terms of a sum are not those of `{name}`"));
                 };
-                self.tensor(row, var, terms, &target, operands)
+                let summands: Vec<[Part; 2]> = summands;
+                self.tensor(row, (var, terms), &target, &summands)
             }
             _ => self.internal(&format!("the loop of `{name}` is not around one sum")),
         }
@@ -63,18 +67,21 @@ impl Selector<'_> {
     fn tensor(
         &mut self,
         row: &TensorInstruction,
-        var: Var,
-        terms: i64,
+        (var, terms): (Var, i64),
         target: &Address,
-        [a, b]: [&Access; 2],
+        summands: &[[Part; 2]],
     ) -> Selected<()> {
-        let a = self.group(row, 1, var, terms, a)?;
-        let b = self.group(row, 2, var, terms, b)?;
+        let mut operands = vec![];
+        for [a, b] in summands {
+            operands.push([self.part_of_group(row, 1, (var, terms), a)?, self.part_of_group(row, 2, (var, terms), b)?]);
+        }
         let temporaries = row.temporaries() as u8;
         let emit = |s: &mut Self, acc: Vreg, lane: Lane| {
             let ty = s.ty(lane, false);
-            let inst = Inst::VTensor { acc, row: row.name, ty, a: a.reg, b: b.reg, temporaries };
-            s.out.push(Node::Inst(inst));
+            for [a, b] in &operands {
+                let inst = Inst::VTensor { acc, row: row.name, ty, a: a.reg, b: b.reg, temporaries };
+                s.out.push(Node::Inst(inst));
+            }
             s.changed(acc);
         };
         if let Some(slot) = self.slot(target)? {
@@ -92,6 +99,27 @@ impl Selector<'_> {
         self.out.push(Node::Inst(Inst::VCopy { dst: total.reg, src: old.reg, ty }));
         emit(self, total.reg, total.lane);
         self.store_value(target, total)
+    }
+
+    /// [`Selector::group`] of the bits of each term that an operand is.
+    fn part_of_group(
+        &mut self,
+        row: &TensorInstruction,
+        operand: usize,
+        along: (Var, i64),
+        part: &Part,
+    ) -> Selected<Val> {
+        let group = self.group(row, operand, along.0, along.1, part.access)?;
+        if part.is_whole() {
+            return Ok(group);
+        }
+        let shifted = match part.shift {
+            0 => group,
+            amount => self.shift(ShiftOp::RightLogical, group, amount),
+        };
+        let bytes = u64::MAX / u64::from(u8::MAX);
+        let mask = Val { reg: self.bits(group.lane, u64::from(part.mask) * bytes), uniform: true, ..group };
+        Ok(self.vector_binary(VBinary::And, shifted, mask))
     }
 
     /// The terms of an operand in a register: those of each lane, or the same ones in every lane.

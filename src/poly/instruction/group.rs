@@ -3,12 +3,13 @@
 //! In: a statement, an iterator for the lanes and a reduced one for the terms within a lane. Out: the row that computes
 //! the points of both, or the operand that does not fit and the reason. The row's iterators are unified with parts of the two
 //! iterators, its term with the statement's body. Where the extent of the reduced iterator is not a multiple of the row's, the
-//! last terms are zeros: the neutral element of the sum.
+//! last terms are zeros: the neutral element of the sum. A body of several summands is as many steps of the row, one after the other;
+//! the operand in lanes may be a part of the bits of what is read, such as a number of 4 bits.
 
-use crate::codegen::instruction::{Form, InstructionName, MATRIX_SIDE, Operand, TILE_ROWS, TensorInstruction};
+use crate::codegen::instruction::{Form, InstructionName, MATRIX_SIDE, Operand, Part, TILE_ROWS, TensorInstruction};
 use crate::expr::{Access, BinaryOp, Index, Var};
 use crate::poly::analysis::access::{Along, Reference};
-use crate::poly::instruction::{Mismatch, MismatchPart, mismatch, operands};
+use crate::poly::instruction::{Mismatch, MismatchPart, mismatch, summands};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
 use crate::runtime::DType;
@@ -24,6 +25,8 @@ pub struct Grouped {
     pub terms: i64,
     /// The read of the operand that differs from lane to lane (position among the references).
     pub vector: usize,
+    /// Products of a group of terms that are added to a sum in a step: the summands of the statement's body.
+    pub products: usize,
     /// The form of the sums in a register.
     pub sums: Sums,
 }
@@ -94,30 +97,55 @@ pub fn match_grouped(
         let reason = format!("{extent} terms along `{}` are not a multiple of {terms}, and {why}", name(group));
         return mismatch(MismatchPart::Body, reason);
     }
-    let reads = operands(row, &s.name, &s.body, &|operand, access| {
+    let summands = summands(row, &s.name, &s.body, &|operand, access| {
         misfit(row, scop, id, references, operand, access, [lane, group])
     })?;
-    let varies = |access: &Access| {
-        let position = references.iter().position(|r| r.access.as_ref() == Some(access));
-        position.map(|position| (position, references[position].depends(lane)))
-    };
-    let positions: Vec<(usize, bool)> = reads.into_iter().filter_map(varies).collect();
-    let ([(vector, true), (_, false)] | [(_, false), (vector, true)]) = positions[..] else {
+    let vector = one_vector(&summands, &|access| {
+        let position = references.iter().position(|r| r.access.as_ref() == Some(access))?;
+        Some((position, references[position].depends(lane)))
+    });
+    let Some(vector) = vector else {
         let reason = format!("one operand must vary with `{}`, and the other one not", name(lane));
         return mismatch(MismatchPart::Operand, reason);
     };
+    if (whole || row.sums_halves()) && !is_plain(&summands) {
+        let reason = format!("`{}` has several terms, or parts of elements", s.name);
+        return mismatch(MismatchPart::Body, reason);
+    }
     Ok(Grouped {
         row: row.name,
         lane,
         group,
         terms,
         vector,
+        products: summands.len(),
         sums: match (row.is_tile(), row.is_matrix()) {
             (true, _) => Sums::Tile,
             (_, true) => Sums::Matrix,
             _ => Sums::Vector,
         },
     })
+}
+
+/// Returns true for one term of whole elements.
+fn is_plain(summands: &[Vec<Part>]) -> bool {
+    summands.len() == 1 && summands[0].iter().all(Part::is_whole)
+}
+
+/// The read that differs from lane to lane, the same one in each summand, where the other operand of each is the same in all lanes,
+/// and whole. `varies` gives the position of a read and whether it differs.
+fn one_vector(summands: &[Vec<Part>], varies: &dyn Fn(&Access) -> Option<(usize, bool)>) -> Option<usize> {
+    let of_summand = |parts: &Vec<Part>| {
+        let [a, b] = &parts[..] else { return None };
+        match (varies(a.access)?, varies(b.access)?) {
+            ((vector, true), (_, false)) if b.is_whole() => Some(vector),
+            ((_, false), (vector, true)) if a.is_whole() => Some(vector),
+            _ => None,
+        }
+    };
+    let mut vectors = summands.iter().map(of_summand);
+    let first = vectors.next()??;
+    vectors.all(|v| v == Some(first)).then_some(first)
 }
 
 /// Returns true if a row has the form `C(j) += f(A(j, q), B(j, q))`, where an operand may lack `j`, and all may lack `q`, in lanes

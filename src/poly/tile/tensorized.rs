@@ -33,7 +33,7 @@ impl Problem<'_> {
         }
         let (axes, references) = self.in_groups(matched);
         let problem = Problem {
-            operations: 1.0,
+            operations: matched.products as f64,
             references: &references,
             axes: &axes,
             element: row.operands[0].dtype.bytes() as i64,
