@@ -19,6 +19,7 @@ mod operands;
 mod phase;
 pub mod plan;
 pub mod register_block;
+mod sums;
 mod tensorized;
 
 use crate::codegen::Target;

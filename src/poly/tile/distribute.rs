@@ -7,13 +7,13 @@
 //! Invariant: only a band without carried dependences is divided, so that its statements may run one completely after
 //! the other.
 
-use crate::expr::BufferId;
 use crate::poly::packing::Packing;
 use crate::poly::schedule::{Band, Node, Row, RowKind};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
 use crate::poly::tile::plan::{Phase, Plan};
 use crate::poly::tile::report::instances;
+use crate::poly::tile::sums::{exchange, fused};
 
 /// Smallest number of instances of a statement that decides, as a share of those of the dominant one. Unmeasured.
 const HEAVY: f64 = 0.25;
@@ -25,6 +25,8 @@ impl Phase<'_> {
             packings.extend(packed);
             return plans;
         }
+        let with_sums = fused(self.scop, node);
+        let node = with_sums.as_ref().unwrap_or(node);
         let mut packed = vec![];
         let together = self.plan(node, &mut packed);
         let groups = divide(self.scop, node);
@@ -84,15 +86,6 @@ fn divide(scop: &Scop, node: &Node) -> Vec<(Vec<StatementId>, Node)> {
         (statements, Node::Band(band, Box::new(inside)))
     };
     groups.into_iter().map(own_loops).collect()
-}
-
-/// Returns true if one of `a` or `b` writes a tensor that the other touches.
-fn exchange(scop: &Scop, a: &[StatementId], b: &[StatementId]) -> bool {
-    let touches = |id: StatementId, tensor: BufferId| scop.statement(id).uses(tensor);
-    let writes = |x: &[StatementId], y: &[StatementId]| {
-        x.iter().any(|&w| y.iter().any(|&id| touches(id, scop.statement(w).target)))
-    };
-    writes(a, b) || writes(b, a)
 }
 
 fn has_vector(node: &Node, id: StatementId) -> bool {

@@ -43,6 +43,8 @@ impl Phase<'_> {
             elsewhere: &|_| 0.0,
             grouped: &[],
             unrolled: false,
+            sums_beside: 0,
+            operand_parts: 1,
         }
     }
 

@@ -16,6 +16,7 @@ use crate::poly::schedule::{Band, Node, Row, RowKind};
 use crate::poly::statement::{Role, StatementId};
 use crate::poly::tile::plan::{Phase, Plan, Shared, unit};
 use crate::poly::tile::report::{PhaseReport, instances};
+use crate::poly::tile::sums::{rows_around, sums_beside};
 
 /// A register block with the loops over blocks that suit it.
 struct Choice {
@@ -71,6 +72,8 @@ impl Phase<'_> {
             },
             grouped: &grouped,
             unrolled: self.unrolled,
+            sums_beside: sums_beside(self.scop, &child, dominant),
+            operand_parts: 1,
         };
         let row_of = |v: Var| axes.iter().find(|a| a.0.iterator == v).and_then(|a| a.1);
         let fixed = !outer.permutable || axes.iter().filter(|a| a.1.is_some()).count() != outer.rows.len();
@@ -118,7 +121,9 @@ impl Phase<'_> {
         let mut groups = vec![];
         let child = self.rewrite(&child, self.statements, &outer, &shared, &mut groups);
         for g in &groups {
-            packings.extend(self.packings(g, &rows, &shared, &only));
+            let inside = rows_around(&child, g.statement);
+            let around = if inside.is_empty() { &rows } else { &[&rows[..], &inside].concat() };
+            packings.extend(self.packings(g, around, &shared, &only));
         }
         let report = PhaseReport { blocks, ..self.report(dominant, &block, &rows, memory_ns) };
         let cut = order.iter().position(|l| divisible.contains(&l.iterator)).unwrap_or(rows.len());

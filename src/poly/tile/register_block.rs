@@ -70,6 +70,10 @@ pub struct Problem<'a> {
     pub grouped: &'a [Grouped],
     /// Blocks whose sums lowering unrolls are straight-line code.
     pub unrolled: bool,
+    /// Sums of other statements that stay in registers for each one of this statement.
+    pub sums_beside: i64,
+    /// Registers of each vector of an operand that several rows read.
+    pub operand_parts: i64,
 }
 
 /// Largest ratio of a candidate block's cycles to those of the best one. Unmeasured.
@@ -217,13 +221,7 @@ impl Problem<'_> {
                 });
             }
         };
-        let reads = || self.references.iter().filter(|r| r.access.is_some() && r.depends(v.iterator));
-        let operands = |u| if reads().next().is_some() { u } else { 1 };
-        // An operand that varies along the vector and an unrolled axis has a register for each accumulator.
-        let rows_of = |u: i64, unrolled: &[&Axis]| {
-            let wide = reads().filter(|r| unrolled.iter().any(|a| r.depends(a.iterator))).count() as i64;
-            if reduces { (registers - operands(u) - 2) / (u * (1 + wide)) } else { machine.stream_block_vectors / u }
-        };
+        let rows_of = |u: i64, unrolled: &[&Axis]| self.most_rows(v, u, unrolled);
         if streams {
             // Nothing is kept in registers: one long vector loop, cut by the caller; several rows when they are short.
             consider(most, &[]);
@@ -262,6 +260,24 @@ impl Problem<'_> {
             }
         }
         best
+    }
+
+    /// The rows, of points of the unrolled axes, that blocks of `u` vectors along `v` have at most: their sums, or what they stream, fit
+    /// the registers.
+    fn most_rows(&self, v: &Axis, u: i64, unrolled: &[&Axis]) -> i64 {
+        if self.statement.reduce.is_none() {
+            return self.target.machine.stream_block_vectors / u;
+        }
+        let reads = || self.references.iter().filter(|r| r.access.is_some() && r.depends(v.iterator));
+        let operands = if reads().next().is_some() { u } else { 1 };
+        // An operand that varies along the vector and an unrolled axis has a register for each accumulator.
+        let wide = reads().filter(|r| unrolled.iter().any(|a| r.depends(a.iterator))).count() as i64;
+        // Beside several parts of an operand, what is broadcast stays in memory.
+        let (parts, passing) = match self.operand_parts {
+            parts if parts > 1 && !unrolled.is_empty() => (parts, 0),
+            _ => (1, 2),
+        };
+        (self.target.vector_registers as i64 - operands * parts - passing) / (u * (1 + wide + self.sums_beside))
     }
 
     fn along_reduced(&self, v: &Axis) -> Option<Block> {

@@ -34,6 +34,7 @@ impl Problem<'_> {
         let (axes, references) = self.in_groups(matched);
         let problem = Problem {
             operations: matched.products as f64,
+            operand_parts: matched.products as i64,
             references: &references,
             axes: &axes,
             element: row.operands[0].dtype.bytes() as i64,
