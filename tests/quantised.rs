@@ -413,6 +413,124 @@ fn few_rows_by_weights_of_bytes() {
     }
 }
 
+/// Weights that have so many bits and a scale for each block of each column: numbers (blocks, terms, columns), from `low` on in each block, and scales.
+fn weights_in_blocks(random: &mut Random, shape: [i64; 3], (low, bits): (i32, usize)) -> (Vec<i8>, Vec<f32>) {
+    let [blocks, terms, columns] = shape;
+    let zeros: Vec<i32> =
+        (0..blocks * columns).map(|_| low + if low == 0 { -(random.below(16) as i32) } else { 0 }).collect();
+    let number = |random: &mut Random, i: i64| {
+        let zero = zeros[(i / (terms * columns) * columns + i % columns) as usize];
+        (zero + random.below(1 << bits) as i32) as i8
+    };
+    let numbers = (0..blocks * terms * columns).map(|i| number(random, i)).collect();
+    (numbers, (0..blocks * columns).map(|_| random.pick(&[0.5, 1.0, 2.0])).collect())
+}
+
+/// Rows of f32 by weights with a scale for each block of each column, as `MatMulNBits` has them and as block-wise dequantisation does: within the
+/// bound of the digits that the row may be rounded to, and what is not a number reaches the results of its row alone.
+#[test]
+fn few_rows_by_weights_in_blocks() {
+    let random = &mut Random(9);
+    let cases = [
+        (1, [8, 32, 600], (-8, 4), 3),
+        (1, [5, 16, 130], (0, 4), 3),
+        (1, [4, 32, 70], (-128, 8), 2),
+        (1, [6, 64, 200], (-8, 4), 3),
+        (1, [9, 32, 333], (-8, 4), 1),
+        (1, [3, 12, 50], (-8, 4), 1),
+        (2, [4, 32, 96], (-8, 4), 3),
+        (1, [2, 7, 40], (-8, 4), 3),
+    ];
+    for (case, &(rows, [blocks, terms, columns], numbers, digits)) in cases.iter().enumerate() {
+        let (w, scales) = weights_in_blocks(random, [blocks, terms, columns], numbers);
+        let mut b = GraphBuilder::new("blocks");
+        let x = b.input("x", DType::F32, &[rows, blocks * terms]);
+        let reshaped =
+            |b: &mut GraphBuilder, v, shape: &[i64]| b.op(Op::Reshape { shape: shape.to_vec() }, &[v]).unwrap()[0];
+        let weights = b.constant(Tensor::new(&[blocks, terms, columns], &w));
+        let y = if case % 2 == 0 {
+            let x = reshaped(&mut b, x, &[rows, blocks, terms]);
+            let scales = b.constant(Tensor::new(&[blocks, columns], &scales));
+            b.op(Op::BlockProduct { digits, packed: false }, &[x, weights, scales]).unwrap()[0]
+        } else {
+            let scales = b.constant(Tensor::new(&[blocks, 1, columns], &scales));
+            let weights = b.op(Op::Cast(DType::F32), &[weights]).unwrap()[0];
+            let weights = b.binary(BinaryOp::Mul, weights, scales).unwrap();
+            let weights = reshaped(&mut b, weights, &[blocks * terms, columns]);
+            b.matmul(x, weights).unwrap()
+        };
+        b.output("y", y).unwrap();
+        let model = Model::from_graph(b.build().unwrap());
+        let bound = if case % 2 == 0 { [8e-3, 3.1e-5, 1e-6][digits as usize - 1] } else { 1e-6 };
+        for (unit, hole) in [(1.0, None), (0.3, None), (1.0, Some(f32::NAN)), (1.0, Some(f32::INFINITY))] {
+            let depth = blocks * terms;
+            let mut x: Vec<f32> = (0..rows * depth).map(|_| (random.below(401) as f32 - 200.0) * unit).collect();
+            if let Some(hole) = hole {
+                x[depth as usize - 1] = hole;
+            }
+            let input = Tensor::new(&[rows, depth], &x);
+            for target in host_targets().into_iter().chain(tilewright::Target::host()) {
+                let name = target.name.clone();
+                let options = Options { target: Some(target), ..Options::default() };
+                let y = model.compile(&options).unwrap().run(&[("x", &input)]).unwrap()[0].to_vec::<f32>();
+                for (at, &y) in y.iter().enumerate() {
+                    let (i, j) = (at / columns as usize, at % columns as usize);
+                    let row = &x[i * depth as usize..(i + 1) * depth as usize];
+                    let (mut sum, mut size) = (0.0, 0.0);
+                    for (k, &x) in row.iter().enumerate() {
+                        let scale = scales[k / terms as usize * columns as usize + j];
+                        let weight = f64::from(w[k * columns as usize + j]) * f64::from(scale);
+                        (sum, size) = (sum + f64::from(x) * weight, size + weight.abs());
+                    }
+                    let what = format!("case {case}, unit {unit}, hole {hole:?}: {y} at {i}, {j} on {name}");
+                    if hole.is_some() && i == 0 {
+                        assert!(!y.is_finite(), "{what}");
+                        continue;
+                    }
+                    let error = (f64::from(y) - sum).abs();
+                    assert!(error <= bound * 200.0 * f64::from(unit) * size, "{what} is off by {error:e} from {sum}");
+                }
+            }
+        }
+    }
+}
+
+/// Products with weights of 4 bits read them from memory as they are packed, and have one kernel that scales the sums of blocks.
+#[test]
+fn weights_of_four_bits_stay_so() {
+    let random = &mut Random(10);
+    let targets: Vec<_> = host_targets().into_iter().filter(|t| t.name.contains("vnni")).collect();
+    let (w, scales) = weights_in_blocks(random, [32, 32, 1024], (-8, 4));
+    let mut b = GraphBuilder::new("nibbles");
+    let x = b.input("x", DType::F32, &[1, 32, 32]);
+    let (w, s) = (b.constant(Tensor::new(&[32, 32, 1024], &w)), b.constant(Tensor::new(&[32, 1024], &scales)));
+    let y = b.op(Op::BlockProduct { digits: 1, packed: false }, &[x, w, s]).unwrap()[0];
+    b.output("y", y).unwrap();
+    let model = Model::from_graph(b.build().unwrap());
+    let input = Tensor::new(&[1, 32, 32], &(0..1024).map(|i| (i % 17) as f32 - 8.0).collect::<Vec<_>>());
+    for target in targets {
+        let name = target.name.clone();
+        let of = |max_error: f64| {
+            let options = Options { target: Some(target.clone()), max_error, ..Options::default() };
+            let compiled = model.compile(&options).unwrap();
+            let report = compiled.report(&[("x", &input)]).unwrap();
+            let phases = report.kernels.iter().flat_map(|k| &k.phases);
+            let rows: Vec<String> = phases.filter_map(|p| p.instruction.clone()).collect();
+            (
+                rows.iter().any(|row| row.starts_with("vpdpbusd_signed")),
+                compiled.run(&[("x", &input)]).unwrap().remove(0),
+                report,
+            )
+        };
+        let (of_bytes, y, report) = of(1e-4);
+        assert!(of_bytes, "{name}: {report}");
+        let (of_bytes, exact, report) = of(0.0);
+        assert!(!of_bytes, "{name}: {report}");
+        let (y, exact) = (y.to_vec::<f32>(), exact.to_vec::<f32>());
+        assert!(y != exact && y.iter().zip(&exact).all(|(a, b)| (a - b).abs() < 20.0), "{name}");
+    }
+}
+
 /// Products as dynamic quantisation writes them: bytes less a zero point that comes with them, by weights less zero points of
 /// columns. The sums are exact, also where they are too large for f32.
 #[test]

@@ -68,6 +68,7 @@ pub fn multiply_adds(op: &Op, operands: &[&TensorType], result: &TensorType) -> 
             let a = &operands[0].shape;
             count(&result.shape) * count(&a[a.len() - if *transpose_a { 2 } else { 1 }..][..1])
         }
+        Op::BlockProduct { .. } => count(&operands[0].shape) * count(&result.shape[1..]),
         _ => 0,
     }
 }
@@ -130,6 +131,7 @@ fn neighbours(op: &Op, operands: &[Operand]) -> i64 {
             }
         }
         Op::MatMul { transpose_a, .. } => x[x.len() - if *transpose_a { 2 } else { 1 }],
+        Op::BlockProduct { .. } => x[2],
         _ => 1,
     }
 }
@@ -193,6 +195,13 @@ fn arithmetic(op: &Op, operands: &[Operand], result: &TensorType, target: &Targe
             let pack = if operands[1].constant { 0.0 } else { traffic(operands[1].ty.bytes(), target) };
             let turn = if *transpose_b && !operands[1].constant { pack } else { 0.0 };
             flops / (peak(op, operands, target) * share * machine.blocked_share * tail(n, lanes as i64)) + pack + turn
+        }
+        Op::BlockProduct { .. } => {
+            let (x, columns) = (operands[0].ty, result.shape[1]);
+            let (sums, products) = (x.shape[0] * x.shape[1] * columns, 2.0 * (x.elements() * columns) as f64);
+            // conversion, factor and scale of a sum
+            let scaled = vector_ns(sums, if x.dtype == DType::F32 { 1.0 } else { 3.0 });
+            products / (peak(op, operands, target) * machine.blocked_share * tail(columns, lanes as i64)) + scaled
         }
         Op::Pool { window, layout, .. } => {
             let taps: i64 = window.kernel.iter().product();

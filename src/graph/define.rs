@@ -32,6 +32,7 @@ pub fn define(op: &Op, inputs: &[TensorType]) -> Result<Program> {
         Op::Softmax { axis, log } => reduction::softmax(&mut b, *axis, *log),
         Op::LayerNorm { axis, epsilon } => reduction::layer_norm(&mut b, *axis, epsilon.get()),
         Op::MatMul { transpose_a, transpose_b } => reduction::matmul(&mut b, *transpose_a, *transpose_b),
+        Op::BlockProduct { packed, .. } => reduction::block_product(&mut b, *packed),
         Op::Pool { kind, window, layout } => window::pool(&mut b, *kind, window, *layout),
         Op::Conv { window, group, layout } => window::conv(&mut b, window, *group, *layout),
         Op::ConvTranspose { window, group, layout, .. } => window::conv_transpose(&mut b, window, *group, *layout),
@@ -108,6 +109,7 @@ pub fn scalar(op: &Op, dtype: DType, operands: Vec<Expr>) -> Option<Expr> {
         | Op::LayerNorm { .. }
         | Op::Pool { .. }
         | Op::MatMul { .. }
+        | Op::BlockProduct { .. }
         | Op::Conv { .. }
         | Op::ConvTranspose { .. }
         | Op::WinogradInput { .. }

@@ -123,14 +123,11 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
         Op::ScatterElements { axis, reduction } => scatter::elements(inputs, *axis, *reduction),
         Op::ScatterNd { reduction } => scatter::slices(inputs, *reduction),
         Op::Reduce { op, axes, keep } => reduce(x, *op, axes, *keep),
-        Op::Softmax { axis, .. } => {
-            defined(x, x.dtype.is_float())?;
-            ensure(*axis < x.shape.len(), || "no such axis".into())?;
-            Ok(x.clone())
-        }
+        Op::Softmax { axis, .. } => softmax(x, *axis),
         Op::LayerNorm { axis, .. } => layer_norm(inputs, *axis),
         Op::Pool { kind, window, layout } => pool(x, *kind, window, *layout),
         Op::MatMul { transpose_a, transpose_b } => matmul(inputs, *transpose_a, *transpose_b),
+        Op::BlockProduct { digits, packed } => block_product(inputs, *digits, *packed),
         Op::Conv { window, group, layout } => conv(inputs, window, *group, *layout),
         Op::ConvTranspose { window, group, output_pad, layout } => {
             conv_transpose(inputs, window, *group, output_pad, *layout)
@@ -341,6 +338,39 @@ fn matmul(inputs: &[&TensorType], transpose_a: bool, transpose_b: bool) -> Check
         .ok_or_else(|| "the batch dimensions do not broadcast".to_string())?;
     out.extend([m, n]);
     Ok(TensorType { dtype, shape: out })
+}
+
+fn softmax(x: &TensorType, axis: usize) -> Checked<TensorType> {
+    defined(x, x.dtype.is_float())?;
+    ensure(axis < x.shape.len(), || "no such axis".into())?;
+    Ok(x.clone())
+}
+
+fn block_product(inputs: &[&TensorType], digits: i64, packed: bool) -> Checked<TensorType> {
+    let (x, w) = (inputs[0], inputs[1]);
+    let (&[rows, blocks, terms], &[of_blocks, in_bytes, columns]) = (&x.shape[..], &w.shape[..]) else {
+        return Err("x and weights have three dimensions".into());
+    };
+    let bytes = [DType::I8, DType::U8].contains(&w.dtype);
+    let fits = if packed { terms == 2 * in_bytes } else { terms == in_bytes };
+    ensure(bytes && blocks == of_blocks && fits, || "the weights do not have the blocks of x, in bytes".into())?;
+    ensure((1..=3).contains(&digits), || format!("{digits} digits, not 1 to 3"))?;
+    let expected: &[(DType, [i64; 2])] = match x.dtype {
+        DType::F32 if !packed => &[(DType::F32, [blocks, columns])],
+        DType::I8 => &[
+            (DType::F32, [blocks, columns]),
+            (DType::F32, [rows, blocks]),
+            (DType::I32, [rows, blocks]),
+            (DType::U8, [blocks, columns]),
+        ],
+        _ => return Err("x is not f32 or i8".into()),
+    };
+    let least = if x.dtype == DType::I8 { 3 } else { 1 };
+    let given = &inputs[2..];
+    let fits = |(t, (dtype, shape)): (&&TensorType, &(DType, [i64; 2]))| t.dtype == *dtype && t.shape == *shape;
+    let all = (least..=expected.len()).contains(&given.len()) && given.iter().zip(expected).all(fits);
+    ensure(all, || "scales, factors, numbers to add or zero points do not fit".into())?;
+    Ok(TensorType { dtype: DType::F32, shape: vec![rows, columns] })
 }
 
 /// The type of the sums of the products of two tensors: i32 for integers of 8 bits, signed or not each, and for two of i16, f32

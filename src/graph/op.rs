@@ -234,6 +234,16 @@ ops! {
         [transpose_a: Flag("a^T"), transpose_b: Flag("b^T")],
         ["matmul(f32[2,1,3,4], f32[5,4,6])", "matmul[a^T b^T](f32[4,3], f32[6,4])", "matmul(f32[1,9], i8[9,40])",
          "matmul(u8[3,9], i8[9,4])"];
+    /// Weights with a scale for each block of each column: x (rows, blocks, terms), weights (blocks, terms, columns), scales (blocks, columns).
+    /// The sums of products in each block are multiplied with its scales, and added up. In each block of a row x may be rounded to whole
+    /// numbers of `digits` times 8 bits (3: f32). Where x is i8, sums are in i32, and there are factors (rows, blocks), numbers (rows,
+    /// blocks) that are added to each sum, and perhaps integers (blocks, columns) which these are multiplied with. `packed`: a byte has a
+    /// term of the first half of a block in its lower four bits, and that of the second half in the others.
+    BlockProduct { digits: i64, packed: bool } = "block_product", 3..=6, ComplexOutFusable, NotElementwise,
+        [digits: Key("digits"), packed: Flag("packed")],
+        ["block_product[digits=3](f32[2,3,8], i8[3,8,20], f32[3,20])",
+         "block_product[digits=1](i8[2,3,8], u8[3,8,20], f32[3,20], f32[2,3], i32[2,3])",
+         "block_product[digits=2 packed](i8[2,3,8], u8[3,4,20], f32[3,20], f32[2,3], i32[2,3], u8[3,20])"];
     /// x, weights (F, C/group, kernel…), and perhaps bias. Activations in `layout`; weights always in ONNX's order.
     Conv { window: Window, group: i64, layout: Layout } = "conv", 2..=3, ComplexOutFusable, NotElementwise,
         [window: Windows, layout: LayoutWord, group: Group],

@@ -170,3 +170,52 @@ pub(super) fn matmul(b: &mut Build, transpose_a: bool, transpose_b: bool) {
     let write = space.subscripts();
     b.define(b.target(), space, write, Some(BinaryOp::Add), vec![], body);
 }
+
+/// The sums of each block, in the type of the products, then the sum of these times factors and scales.
+pub(super) fn block_product(b: &mut Build, packed: bool) {
+    let shape = b.inputs[0].shape.clone();
+    let (rows, blocks, terms, columns) = (shape[0], shape[1], shape[2], b.output.shape[1]);
+    let (whole, numbers) = (b.inputs[0].dtype != DType::F32, b.inputs[1].dtype);
+    let dtype = if whole { DType::I32 } else { DType::F32 };
+    let sums = b.temporary_of(dtype, "s", &[rows, columns, blocks]);
+    let half = if packed { terms / 2 } else { terms };
+    let mut space = Space::new();
+    // Rows and columns are those of the result: their loops are around both sums.
+    let (row, column) = (space.iterator("m", rows), space.iterator("n", columns));
+    let block = space.iterator("b", blocks);
+    space.reduced();
+    let term = space.iterator("k", half);
+    let x = |first: i64| {
+        let index = vec![row.clone(), block.clone(), term.clone().offset(first)];
+        Expr::load(b.input(0), index)
+    };
+    let weight = || Expr::load(b.input(1), vec![block.clone(), term.clone(), column.clone()]);
+    let product =
+        |x: Expr, w: Expr| if whole { Expr::cast(dtype, x) * Expr::cast(dtype, w) } else { x * Expr::cast(dtype, w) };
+    let four_bits = |w: Expr| Expr::binary(BinaryOp::And, w, constant(numbers, 15.0));
+    let body = match packed {
+        true => {
+            let high = Expr::binary(BinaryOp::ShiftRight, weight(), constant(numbers, 4.0));
+            product(x(0), four_bits(weight())) + product(x(half), four_bits(high))
+        }
+        false => product(x(0), weight()),
+    };
+    let write = space.subscripts();
+    b.define(sums, space, write, Some(BinaryOp::Add), vec![], body);
+    let mut space = Space::new();
+    let (row, column) = (space.iterator("m", rows), space.iterator("n", columns));
+    space.reduced();
+    let block = space.iterator("b", blocks);
+    let of_row = |i: usize| Expr::load(b.input(i), vec![row.clone(), block.clone()]);
+    let of_column = |i: usize| Expr::load(b.input(i), vec![block.clone(), column.clone()]);
+    let mut sum = Expr::load(sums, vec![row.clone(), column.clone(), block.clone()]);
+    if whole {
+        let offset = match b.inputs.len() {
+            6 => of_row(4) * Expr::cast(dtype, of_column(5)),
+            _ => of_row(4),
+        };
+        sum = Expr::cast(DType::F32, sum + offset) * of_row(3);
+    }
+    let write = space.subscripts();
+    b.define(b.target(), space, write, Some(BinaryOp::Add), vec![], sum * of_column(2));
+}

@@ -94,6 +94,7 @@ impl Build {
             Op::WinogradInput { .. } | Op::WinogradOutput { .. } => &["x", "p", "q", "r"],
             Op::WinogradWeights => &["w", "p", "q", "r"],
             Op::LayerNorm { .. } => &["x", "scale", "bias"],
+            Op::BlockProduct { .. } => &["x", "w", "scale", "factor", "offset", "zero"],
             op if op.is_gather() => &["x", "index"],
             Op::ScatterElements { .. } | Op::ScatterNd { .. } => &["x", "index", "updates"],
             _ if inputs.len() == 1 => &["x"],

@@ -16,6 +16,7 @@
 //! Where the target multiplies i16 alone, or the weights are not bytes, the integers less their zero points are products of i16: they need
 //! neither a bias nor padding, and a zero point may be computed.
 
+mod blocks;
 mod digits;
 mod expanded;
 mod numbers;
@@ -31,6 +32,7 @@ use crate::graph::rules::algorithm;
 use crate::graph::rules::pattern::Keep::{Beside, Instead};
 use crate::graph::rules::pattern::{Match, Rule, build};
 use crate::runtime::{DType, Tensor};
+use blocks::{block_product, matmul_in_digits};
 use digits::in_digits;
 use egg::Id;
 use expanded::expanded;
@@ -54,6 +56,8 @@ pub fn rules() -> Vec<Rule> {
         build  (Beside,  "matmul-few-words",        "(matmul@m ...)",                    matmul_of_few_words),
         build  (Beside,  "matmul-expanded-bytes",   "(matmul@m ...)",                    expanded),
         build  (Beside,  "matmul-byte-digits",      "(matmul@m ...)",                    in_digits),
+        build  (Beside,  "matmul-block-digits",     "(matmul@m ...)",                    matmul_in_digits),
+        build  (Instead, "block-product",           "(block_product@p ...)",             block_product),
         build  (Instead, "matmul-parts",            "(matmul@m ...)",                    matmul_in_parts),
         build  (Instead, "whole-sums",              "(cast@i (cast@f ?x))",              whole_sums),
         build  (Beside,  "shifted-bytes",           "(cast@c ?x)",                       shifted_bytes),

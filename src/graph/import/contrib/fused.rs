@@ -6,7 +6,7 @@ use crate::graph::import::convolution::conv_window;
 use crate::graph::import::importer::Importer;
 use crate::graph::import::node::Source;
 use crate::graph::ir::ValueId;
-use crate::graph::op::{F32, Layout, Op, ReduceOp};
+use crate::graph::op::{F32, Layout, Op};
 use crate::runtime::{DType, Error, Result, Tensor};
 
 /// Numbers that an activation takes, by name of the attribute or by place in `activation_params`.
@@ -127,27 +127,38 @@ pub(in crate::graph::import) fn quick_gelu(g: &mut Importer, n: &Source) -> Resu
     Ok(vec![g.mul(x, gate)?])
 }
 
-/// A row by a matrix of i8, `(blocks, block, columns)`, with a scale for each block of each column: a product for each block, and
-/// the sum of these times their scales.
-fn row_by_blocks(
+/// Rows of a product with weights in blocks up to which the weights stay bytes.
+const FEW_ROWS: i64 = 16;
+
+/// The digits of 8 bits that the rows of `MatMulNBits` may be rounded to in each block. Without a level, or with that of f32, they keep
+/// their precision; f16 and bf16 have less than two digits.
+fn permitted_digits(accuracy_level: i64) -> i64 {
+    match accuracy_level {
+        4 => 1,
+        2 | 3 => 2,
+        _ => 3,
+    }
+}
+
+/// Few rows by a matrix of i8, `(blocks, block, columns)`, with a scale for each block of each column. The rows may be rounded to so many
+/// digits of 8 bits in each block.
+fn rows_by_blocks(
     g: &mut Importer,
-    row: ValueId,
-    weights: Tensor,
-    scales: &[f32],
+    a: ValueId,
+    (weights, scales): (Tensor, &[f32]),
+    digits: i64,
     bias: Option<ValueId>,
 ) -> Result<ValueId> {
     let (blocks, block, columns) = (weights.shape[0], weights.shape[1], weights.shape[2]);
-    let mut shape = g.shape(row).to_vec();
-    let dtype = g.ty(row).dtype;
-    let row = g.cast_to(row, DType::F32)?;
-    let row = g.reshape_to(row, vec![blocks, 1, block])?;
+    let mut shape = g.shape(a).to_vec();
+    let (dtype, count) = (g.ty(a).dtype, rows(g, a));
+    let a = g.cast_to(a, DType::F32)?;
     let weights = g.constant(weights);
-    let sums = g.matmul(row, weights, false)?;
     let by_block = (0..blocks).flat_map(|b| (0..columns).map(move |c| (c * blocks + b) as usize));
     let scales: Vec<f32> = by_block.map(|i| scales[i]).collect();
-    let scales = g.constant(Tensor::new(&[blocks, 1, columns], &scales));
-    let sums = g.mul(sums, scales)?;
-    let sum = g.emit(Op::Reduce { op: ReduceOp::Sum, axes: vec![0], keep: false }, &[sums])?;
+    let a = g.reshape_to(a, vec![count, blocks, block])?;
+    let scales = g.constant(Tensor::new(&[blocks, columns], &scales));
+    let sum = g.emit(Op::BlockProduct { digits, packed: false }, &[a, weights, scales])?;
     if let Some(last) = shape.last_mut() {
         *last = columns;
     }
@@ -159,8 +170,13 @@ fn row_by_blocks(
     }
 }
 
+/// The rows of a matrix, or of several.
+fn rows(g: &Importer, a: ValueId) -> i64 {
+    g.shape(a).iter().rev().skip(1).product()
+}
+
 /// A product with a matrix whose columns are blocks of 2, 4 or 8 bits with a scale each. The matrix is unpacked when the model is
-/// imported: to f32, or to i8 for a single row, which reads each weight once and takes as long as that.
+/// imported: to f32, or to i8 for few rows, which are multiplied in about the time that reading the weights takes.
 pub(in crate::graph::import) fn matmul_n_bits(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (a, packed, scales, zeros) = (n.input(0)?, n.input(1)?, n.input(2)?, n.optional(3));
     let (order, bias) = (n.optional(4), n.optional(5));
@@ -195,13 +211,13 @@ pub(in crate::graph::import) fn matmul_n_bits(g: &mut Importer, n: &Source) -> R
     if !fits {
         return Err(Error::Invalid("weights, scales or zero points do not fit".into()));
     }
-    let single = g.is_single_row(a) && k % block == 0 && zero_numbers.is_none();
+    let few = (1..=FEW_ROWS).contains(&rows(g, a)) && k % block == 0 && zero_numbers.is_none();
     g.claim(&[columns, k], DType::F32)?;
     let number = |data: &[u8], i: i64| {
         let bit = i * bits;
         i64::from(data[(bit / 8) as usize] >> (bit % 8)) & ((1 << bits) - 1)
     };
-    if single {
+    if few {
         let zero = |column: i64, part: i64| match &zero_bytes {
             Some(z) => number(&z.data[(column * zero_row) as usize..], part),
             None => 1 << (bits - 1),
@@ -214,7 +230,8 @@ pub(in crate::graph::import) fn matmul_n_bits(g: &mut Importer, n: &Source) -> R
         let numbers: Option<Vec<i8>> = places.map(|(i, column)| i8::try_from(centred(i, column)).ok()).collect();
         if let Some(numbers) = numbers {
             let weights = Tensor::new(&[blocks, block, columns], &numbers);
-            return Ok(vec![row_by_blocks(g, a, weights, &scales, bias)?]);
+            let digits = permitted_digits(n.int("accuracy_level", 0));
+            return Ok(vec![rows_by_blocks(g, a, (weights, &scales), digits, bias)?]);
         }
     }
     let mut values = Vec::with_capacity((columns * k) as usize);

@@ -21,12 +21,14 @@ use std::sync::Arc;
 /// The error of a result, relative to the largest |x| of its row and the sum of |w|: half a unit of the digits, and as much for
 /// the sum of the three.
 const ERROR: f64 = 1.0 / (1 << 22) as f64;
+/// Bits of the size of a number in units.
+const BITS: i32 = 23;
 /// Bound of the units of a number, from `-OFFSET` to `OFFSET - 1`: the digits are those of the units and this.
-const OFFSET: i32 = 1 << 23;
+const OFFSET: i32 = 1 << BITS;
 /// The exponent of an f32 among its bits.
 const EXPONENT: i32 = 0x7f80_0000;
 /// A size below which the numbers of a row are digits of this size: smaller units would be subnormal.
-const LEAST: f32 = 1.0 / (1u128 << 100) as f32;
+pub const LEAST: f32 = 1.0 / (1u128 << 100) as f32;
 
 /// A product of few rows with constant numbers of 8 bits that have a scale for each column.
 pub fn in_digits(network: &mut Network, m: &Match) -> Option<Id> {
@@ -39,7 +41,7 @@ pub fn in_digits(network: &mut Network, m: &Match) -> Option<Id> {
     let shape = network.shape(m.class).to_vec();
     let rows: i64 = shape.iter().rev().skip(1).product();
     let x = network.reshape(x, &[rows, terms])?;
-    let unit = units(network, x)?;
+    let unit = units(network, x, BITS)?;
     let (digits, zeros) = digits(network, x, unit, first)?;
     let digits = network.reshape(digits, &[3 * rows, terms])?;
     let product = Op::MatMul { transpose_a: false, transpose_b: false };
@@ -59,17 +61,19 @@ pub fn in_digits(network: &mut Network, m: &Match) -> Option<Id> {
     network.reshape(sum, &shape)
 }
 
-/// The unit of each row: a power of two, so that each number is less than 2²³ units; not-a-number where one of them is.
-fn units(network: &mut Network, x: Id) -> Option<Id> {
+/// The unit of each row along the last dimension: a power of two, so that each number is less than 2^`size` units; not-a-number where one
+/// of them is.
+pub fn units(network: &mut Network, x: Id, size: i32) -> Option<Id> {
     let sizes = network.unary(UnaryOp::Abs, x)?;
-    let largest = network.op(Op::Reduce { op: ReduceOp::Max, axes: vec![1], keep: true }, &[sizes])?;
+    let axis = network.rank(x) - 1;
+    let largest = network.op(Op::Reduce { op: ReduceOp::Max, axes: vec![axis], keep: true }, &[sizes])?;
     let least = network.scalar_f32(LEAST);
     let largest = network.binary(BinaryOp::Max, largest, least)?;
     let bits = network.op(Op::Bitcast(DType::I32), &[largest])?;
     let mask = network.constant(Arc::new(Tensor::new(&[], &[EXPONENT])));
     let exponent = network.binary(BinaryOp::And, bits, mask)?;
     let power = network.op(Op::Bitcast(DType::F32), &[exponent])?;
-    let share = network.scalar_f32(2.0 / OFFSET as f32);
+    let share = network.scalar_f32(2.0 / (1i64 << size) as f32);
     let unit = network.binary(BinaryOp::Mul, power, share)?;
     network.binary(BinaryOp::Min, unit, largest)
 }

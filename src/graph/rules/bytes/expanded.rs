@@ -21,11 +21,11 @@ pub fn expanded(network: &mut Network, m: &Match) -> Option<Id> {
         let sums = network.op(Op::MatMul { transpose_a: false, transpose_b: false }, &[x, number])?;
         return network.binary(BinaryOp::Mul, sums, scale);
     }
-    let [x, w] = few_rows(network, m)?;
-    match weights(network, w) {
-        Some(_) => None,
-        None => by_blocks(network, x, w, m.class),
-    }
+    let (x, number, scale) = few_rows_of_blocks(network, m)?;
+    let parts = network.transpose(x, &[1, 0, 2])?;
+    let sum = sum_of_blocks(network, parts, number, scale)?;
+    let shape = network.shape(m.class).to_vec();
+    network.reshape(sum, &shape)
 }
 
 /// The operands of a product in f32 of few rows with a constant matrix.
@@ -52,9 +52,13 @@ pub fn few_rows_of_columns(network: &mut Network, m: &Match) -> Option<(Id, Id, 
     Some((x, number, scale))
 }
 
-/// The product with numbers whose columns have a scale for each block of rows: a product for each block, and the sum of these
-/// times their scales.
-fn by_blocks(network: &mut Network, x: Id, w: Id, product: Id) -> Option<Id> {
+/// The rows (rows, blocks, terms), numbers (blocks, terms, columns) and scales (blocks, 1, columns) of such a product whose weights are numbers in i8
+/// that have a scale for each block of rows.
+pub fn few_rows_of_blocks(network: &mut Network, m: &Match) -> Option<(Id, Id, Id)> {
+    let [x, w] = few_rows(network, m)?;
+    if weights(network, w).is_some() {
+        return None;
+    }
     let blocked = network.applications(w).find_map(|(op, c)| match op {
         Op::Reshape { .. } if network.rank(c[0]) == 3 => Some(c[0]),
         _ => None,
@@ -67,12 +71,15 @@ fn by_blocks(network: &mut Network, x: Id, w: Id, product: Id) -> Option<Id> {
     if network.shape(scale) != [blocks, 1, columns] {
         return None;
     }
-    let shape = network.shape(product).to_vec();
-    let rows: i64 = shape.iter().rev().skip(1).product();
-    let parts = network.reshape(x, &[rows, blocks, block])?;
-    let parts = network.transpose(parts, &[1, 0, 2])?;
+    let rows: i64 = network.shape(m.class).iter().rev().skip(1).product();
+    let x = network.reshape(x, &[rows, blocks, block])?;
+    Some((x, number, scale))
+}
+
+/// A product for each block, and the sum of these times their scales: `(blocks, rows, terms)` by `(blocks, terms, columns)`, scales
+/// `(blocks, 1, columns)`.
+pub fn sum_of_blocks(network: &mut Network, parts: Id, number: Id, scale: Id) -> Option<Id> {
     let sums = network.op(Op::MatMul { transpose_a: false, transpose_b: false }, &[parts, number])?;
     let sums = network.binary(BinaryOp::Mul, sums, scale)?;
-    let sum = network.op(Op::Reduce { op: ReduceOp::Sum, axes: vec![0], keep: false }, &[sums])?;
-    network.reshape(sum, &shape)
+    network.op(Op::Reduce { op: ReduceOp::Sum, axes: vec![0], keep: false }, &[sums])
 }
