@@ -146,17 +146,22 @@ impl Splitter {
     }
 }
 
-/// Returns the forms that are not constant and 0 where an instance reads, in one dimension, the element that it writes.
+/// Returns the forms that are not constant and 0 where an instance reads, in one dimension, the element that it writes. What differs in
+/// another dimension by a constant was written in another iteration of a loop around, wherever these forms are 0.
 fn meetings(s: &Statement) -> Vec<Affine> {
     let mut out: Vec<Affine> = vec![];
     s.body.visit_accesses(&mut |a| {
-        if a.buffer == s.target && !s.is_scatter() {
-            for (w, r) in s.write.iter().zip(&a.index) {
-                let Index::Affine(r) = r else { continue };
-                let form = w.add_scaled(r, -1);
-                if !form.is_constant() && !out.contains(&form) {
-                    out.push(form);
-                }
+        if a.buffer != s.target || s.is_scatter() {
+            return;
+        }
+        let difference = |(w, r): (&Affine, &Index)| r.affine().map(|r| w.add_scaled(r, -1));
+        let forms: Vec<Affine> = s.write.iter().zip(&a.index).filter_map(difference).collect();
+        if forms.iter().any(|form| form.is_constant() && form.constant != 0) {
+            return;
+        }
+        for form in forms {
+            if !form.is_constant() && !out.contains(&form) {
+                out.push(form);
             }
         }
     });
@@ -212,7 +217,8 @@ mod tests {
         let scop = loops(
             "loop p(N = 7) { f64 A[N][N]
                for i in 0..N for j in 0..i for k in 0..j A[i][j] -= A[i][k] * A[j][k]
-               for i in 1..N for j in 0..N A[i][j] = A[i-1][j] }",
+               for i in 1..N for j in 0..N A[i][j] = A[i-1][j]
+               for i in 1..N for j in 0..N for k in 0..N A[i][j] max= A[i-1][k] }",
         );
         assert_eq!(split(&scop).unwrap(), scop);
     }
