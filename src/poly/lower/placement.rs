@@ -237,6 +237,10 @@ impl Lowering<'_> {
         if instruction || !reduced(&rows[0]) || !remaining.iter().all(|r| reduced(r) || point(r)) {
             return Ok(None);
         }
+        // Points are summed where their block is.
+        if point(&rows[0]) && state.placed.iter().any(|p| p.tensor == s.target && p.sums) {
+            return Ok(None);
+        }
         let Some((origin, shape)) = self.contract(s.target, &[id], state) else { return Ok(None) };
         // Registers already: the buffer of the target is no larger.
         if let Some(p) = state.placed.iter().rev().find(|p| p.tensor == s.target)
