@@ -141,7 +141,19 @@ pub struct Core {
 
 impl Core {
     /// All cores.
-    pub const ALL: [Core; 1] = [Core {
+    pub const ALL: [Core; 2] = [Core::ZNVER4, Core::ZNVER5];
+
+    const ZNVER4: Core = Core {
+        name: "znver4",
+        vector_bytes: 64,
+        machine: Machine::ZNVER4,
+        vendor: b"AuthenticAMD",
+        family: 0x19,
+        // servers, one of which was measured; Zen 3 has lower numbers of the family
+        models: 0x10..=0x1f,
+    };
+
+    const ZNVER5: Core = Core {
         name: "znver5",
         vector_bytes: 64,
         machine: Machine::ZNVER5,
@@ -149,7 +161,7 @@ impl Core {
         family: 0x1a,
         // servers, one of which was measured; some others of the family have vectors of half the width
         models: 0..=0x1f,
-    }];
+    };
 
     /// The core of this processor.
     pub fn host() -> Option<Core> {
@@ -163,6 +175,29 @@ impl Core {
 }
 
 impl Machine {
+    /// AMD Zen 4, which takes two steps for each vector of 512 bits: caches from its data sheet, lanes of gathers measured by a loop of
+    /// them, starts of rows by a moving average down columns, what has a probe by `tilewright calibrate` on an EPYC, the rest from the table.
+    const ZNVER4: Machine = Machine {
+        clock_ghz: 3.69,
+        fma_per_cycle: 1,
+        loads_per_cycle: 1,
+        add_latency: 3.0,
+        division_cycles: [6.0, 9.0],
+        inverse_cycles: [6.0, 8.0],
+        quotient_cycles: 4.0,
+        root_cycles: [10.0, 10.0],
+        band_lane_cycles: 0.6,
+        cache_bytes: [32 << 10, 1 << 20, 32 << 20],
+        cache_ways_l1: 8,
+        bandwidth: [224.0, 100.0, 80.0, 31.0],
+        late_line_ns: 4.4,
+        scattered_line_ns: 9.9,
+        row_start_ns: 0.5,
+        far_row_start_ns: 6.7,
+        launch_ns: 170.0,
+        ..Machine::AVX512
+    };
+
     /// AMD Zen 5 with vectors of 512 bits: caches from its data sheet, what has a probe by `tilewright calibrate` on an EPYC, the rest from the table.
     const ZNVER5: Machine = Machine {
         clock_ghz: 4.25,
@@ -222,6 +257,10 @@ machine! {
         "cycles", "From the start of a vector load until its result can be used", "Unmeasured";
     loads_per_cycle usize = 2;
         "per cycle", "Vector loads started", "Probe of streams on AVX-512; others unmeasured";
+    narrow_fma_per_cycle usize = 2;
+        "per cycle", "FMAs of vectors of at most half the width started", "From data sheets";
+    narrow_loads_per_cycle usize = 2;
+        "per cycle", "Loads of single elements, and of at most half a vector, started", "From data sheets";
     clock_ghz f64 = 3.2, 3.4, 2.6;
         "GHz", "Sustained clock under vector load", "Probe of streams; NEON unmeasured";
     port_overlap f64 = 0.06;
@@ -380,6 +419,7 @@ mod tests {
             Core::ALL.into_iter().find(|core| core.is(id)).map(|core| core.name)
         };
         assert_eq!(core(b"AuthenticAMD", 0x1a, 0x02), Some("znver5"));
+        assert_eq!(core(b"AuthenticAMD", 0x19, 0x11), Some("znver4"));
         for (vendor, family, model) in
             [(b"GenuineIntel", 0x1a, 0x02), (b"AuthenticAMD", 0x19, 0x02), (b"AuthenticAMD", 0x1a, 0x44)]
         {
