@@ -8,9 +8,16 @@ use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
 use crate::codegen::select::expansion_cost::{constant_range, vector_statements};
 use crate::expr::interval::ceil_div;
 use crate::expr::{Access, Affine, BufferId, Expr, Index, Var};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Largest number of vector statements of the iterations that are unrolled. Unmeasured.
 const MOST: i64 = 96;
+/// Elements from lane to lane up to which whole stretches are loaded.
+pub const CLOSE: i64 = 4;
+/// Columns that are transposed together, at least.
+const LEAST_COLUMNS: i64 = 4;
+/// Columns that one iteration reads side by side, at most.
+const MOST_BESIDE: i64 = 8;
 
 /// The iterations of `stmt` that are unrolled for the columns that they read; `None` where they read none.
 pub fn iterations(nest: &LoopNest, target: &Target, stmt: &Stmt) -> Option<i64> {
@@ -23,9 +30,18 @@ pub fn iterations(nest: &LoopNest, target: &Target, stmt: &Stmt) -> Option<i64> 
         return None;
     }
     let size = vector_statements(body, lanes)?;
-    let columns = body.iter().filter_map(|s| bytes_of_columns(nest, s, *var, *step)).max()?;
-    let most = (target.vector_bytes / columns) as i64;
-    [16, 8, 4].into_iter().find(|&n| n <= most && n * size <= MOST && n <= ceil_div(end - first, *step))
+    let columns = body.iter().flat_map(|s| columns_of(nest, s, *var, *step));
+    let (bytes, beside) = columns.max_by_key(|(bytes, beside)| *bytes as i64 * beside)?;
+    let most = target.vector_bytes as i64 / (bytes as i64 * beside);
+    let fits = |n: &i64| *n <= most && n * size <= MOST && *n <= ceil_div(end - first, *step);
+    [16, 8, 4, 2].into_iter().filter(|n| together(n * beside, bytes).is_some()).find(fits)
+}
+
+/// How many of `beside` neighbouring columns of elements of `bytes` bytes are transposed together: a power of two, of vectors of
+/// at least 16 bytes; `None` where these are too few.
+pub fn together(beside: i64, bytes: usize) -> Option<i64> {
+    let least = LEAST_COLUMNS.max(16 / bytes as i64);
+    [16, 8, 4].into_iter().find(|&n| n <= beside && n >= least)
 }
 
 /// Returns true if columns are all that the vector loops of `stmt` reach apart.
@@ -45,36 +61,51 @@ fn is_alone(nest: &LoopNest, stmt: &Stmt) -> bool {
 
 /// Returns false beside lanes that are stored apart or read by subscripts from data: these take longer than gathers of columns.
 /// Measured by solvers of tridiagonal systems along rows and by a sparse product.
-pub fn pays(nest: &LoopNest, buffer: BufferId, index: &[Index], value: &Expr, lane: Var) -> bool {
-    let stored = along(nest, buffer, index, lane).is_some_and(|n| n.abs() <= 1);
-    let mut computed = false;
-    value.visit_accesses(&mut |a| computed |= a.index.iter().any(|i| i.value().is_some()));
-    stored && !computed
+fn pays(nest: &LoopNest, buffer: BufferId, index: &[Index], value: &Expr, lane: Var) -> bool {
+    let stored = along(nest, buffer, index, lane).is_some_and(|n| n.abs() <= CLOSE);
+    stored && !reads_by_data(value)
 }
 
-/// The size of the elements that neighbouring iterations of the loop over `var` read side by side, in rows that are lanes.
-fn bytes_of_columns(nest: &LoopNest, stmt: &Stmt, var: Var, step: i64) -> Option<usize> {
-    let mut widest = None;
+/// Returns true if a subscript comes from data.
+pub fn reads_by_data(value: &Expr) -> bool {
+    let mut computed = false;
+    value.visit_accesses(&mut |a| computed |= a.index.iter().any(|i| i.value().is_some()));
+    computed
+}
+
+/// The sizes of the elements that neighbouring iterations of the loop over `var` read side by side, in rows that are lanes, and how
+/// many of them one iteration reads.
+fn columns_of(nest: &LoopNest, stmt: &Stmt, var: Var, step: i64) -> Vec<(usize, i64)> {
+    let mut out = vec![];
     stmt.visit(&mut |s| {
         let Stmt::Loop { var: lane, kind: LoopKind::Vector, body, .. } = s else { return };
+        let mut read: BTreeMap<BufferId, BTreeSet<Affine>> = BTreeMap::new();
         let mut note = |a: &Access| {
-            let bytes = nest.buffer(a.buffer).dtype.bytes();
-            if is_column(nest, a, *lane, var, step) {
-                widest = widest.max(Some(bytes));
+            if element(nest, a, *lane).is_some()
+                && let Some(place) = nest.buffer(a.buffer).place(&a.index)
+            {
+                read.entry(a.buffer).or_default().insert(place);
             }
         };
         body.iter().for_each(|s| s.visit(&mut |s| s.expressions().for_each(|e| e.visit_accesses(&mut note))));
+        for (buffer, places) in &read {
+            for place in places {
+                let beside = (place.coefficient(var) * step).abs();
+                let all_beside = || (1..beside).all(|k| places.contains(&place.clone().offset(k)));
+                if (1..=MOST_BESIDE).contains(&beside) && all_beside() {
+                    out.push((nest.buffer(*buffer).dtype.bytes(), beside));
+                }
+            }
+        }
     });
-    widest
+    out
 }
 
-/// Returns true if lanes read rows that lie apart, of which iterations of the loop over `var` read neighbours.
-pub fn is_column(nest: &LoopNest, access: &Access, lane: Var, var: Var, step: i64) -> bool {
-    let along = |v: Var| along(nest, access.buffer, &access.index, v);
-    access.guard.is_empty()
-        && matches!(nest.buffer(access.buffer).dtype.bytes(), 4 | 8)
-        && along(var).is_some_and(|n| (n * step).abs() == 1)
-        && along(lane).is_some_and(|n| n > 4)
+/// The size of the elements of an access whose lanes read rows that lie apart; `None` for others.
+pub fn element(nest: &LoopNest, access: &Access, lane: Var) -> Option<usize> {
+    let bytes = nest.buffer(access.buffer).dtype.bytes();
+    let apart = along(nest, access.buffer, &access.index, lane).is_some_and(|n| n > CLOSE);
+    (access.guard.is_empty() && matches!(bytes, 4 | 8) && apart).then_some(bytes)
 }
 
 /// Elements from one iteration of the loop over `v` to the next; `None` where a subscript comes from data.
@@ -92,7 +123,7 @@ mod tests {
     fn iterations_that_read_neighbouring_columns_stand_together() {
         let of = |store: &str| {
             let text = format!(
-                "kernel p {{ S: f32[64] argument 0 written; X: f32[64][500] argument 1; D: f64[64][500] argument 2;
+                "kernel p {{ S: f32[64] argument 0 written; X: f32[64][1300] argument 1; D: f64[64][500] argument 2;
                  Y: f32[64][500] argument 3 written; J: i64[64] argument 4;
                  for j in 0..400 {{ vector i in 0..16 {{ {store}; }} }} }}"
             );
@@ -101,6 +132,9 @@ mod tests {
         };
         assert_eq!(of("S[i] = (S[i] + X[i][j])"), Some(16));
         assert_eq!(of("S[i] = (S[i] + cast f32(D[i][j]))"), Some(8));
+        // both of two columns in each iteration, three of which one is left out
+        assert_eq!(of("S[i] = (S[i] + (X[i][2*j] * X[i][2*j + 1]))"), Some(8));
+        assert_eq!(of("S[i] = (S[i] + (X[i][3*j] * X[i][3*j + 1]))"), None);
         // every second column, one row for all lanes, a stride between iterations
         assert_eq!(of("S[i] = (S[i] + X[i][2*j])"), None);
         assert_eq!(of("S[i] = (S[i] + X[j][i])"), None);

@@ -8,17 +8,13 @@
 //! Invariant: no byte is read or written that was not before.
 
 use crate::codegen::Target;
+use crate::codegen::select::columns::{self, CLOSE};
 use crate::codegen::select::tree::{Node, Pointer, Tree};
 use crate::codegen::vcode::lanes::Lanes;
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Addr, Inst, Lane, ShiftOp, VBinary, VType, Vreg, Zip};
 use crate::runtime::DType;
 use std::collections::{BTreeMap, HashMap};
-
-/// Elements from lane to lane up to which whole stretches are loaded.
-const CLOSE: i64 = 4;
-/// Columns that are transposed together, at least.
-const LEAST_COLUMNS: usize = 4;
 
 /// Replaces groups of gathers and of scatters.
 pub fn interleave(mut tree: Tree, target: &Target) -> Tree {
@@ -92,8 +88,8 @@ impl Strided {
         if self.distance <= CLOSE {
             return if alike >= distance { distance } else { 0 };
         }
-        let columns = LEAST_COLUMNS.max(16 / self.ty.lane.bytes());
-        [16, 8, 4].into_iter().find(|&n| n <= alike.min(lanes).min(distance) && n >= columns).unwrap_or(0)
+        let all = alike.min(lanes).min(distance);
+        columns::together(all as i64, self.ty.lane.bytes()).map_or(0, |n| n as usize)
     }
 
     /// The bytes of all elements from the first of this access on that the group touches.

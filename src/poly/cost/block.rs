@@ -29,6 +29,8 @@ pub(super) struct Placed<'a> {
     pub around: Vec<Expanded>,
     /// Share of the iterations in which it is reached.
     pub share: f64,
+    /// Conditions on its lanes.
+    pub masks: usize,
     /// Terms that a tensor instruction sums together; 1 without one.
     pub terms: i64,
 }

@@ -141,6 +141,11 @@ fn terms(lower: &[Bound], upper: &[Bound]) -> f64 {
     (of(lower) + of(upper)) as f64
 }
 
+/// Returns true if half a vector holds the lanes.
+fn is_narrow(vector: &Expanded) -> bool {
+    vector.lanes.is_some_and(|lanes| 2.0 * vector.trips <= lanes)
+}
+
 impl<'a> Pricer<'a> {
     /// One execution of `body`, directly in the serial loop over `inner`; true if no serial loop is in it.
     fn body(&mut self, body: &'a [Stmt], inner: Option<Var>) -> (Execution, bool) {
@@ -173,15 +178,26 @@ impl<'a> Pricer<'a> {
         for stmt in body {
             match stmt {
                 Stmt::Let { .. } => {}
-                Stmt::If { body, .. } => {
+                Stmt::If { conditions, body } => {
                     let holds = self.shares.next().copied().unwrap_or(1.0);
-                    total.loops += share;
-                    self.collect(body, around, share * holds, block, total, straight);
+                    let is_mask = |c: &Affine| around.iter().any(|e| e.lanes.is_some() && c.coefficient(e.var) != 0);
+                    let masks = conditions.iter().filter(|c| is_mask(c)).count();
+                    let first = block.len();
+                    match masks {
+                        0 => {
+                            total.loops += share;
+                            self.collect(body, around, share * holds, block, total, straight);
+                        }
+                        // all lanes are at work
+                        _ => self.collect(body, around, share, block, total, straight),
+                    }
+                    block[first..].iter_mut().for_each(|store| store.masks += masks);
                 }
                 Stmt::Store { buffer, index, value, reduce } => {
                     let terms = around.last().map_or(1, |e| e.terms);
                     let around = around.clone();
-                    block.push(Placed { buffer: *buffer, index, value, reduce: *reduce, around, share, terms })
+                    let reduce = *reduce;
+                    block.push(Placed { buffer: *buffer, index, value, reduce, around, share, masks: 0, terms })
                 }
                 Stmt::Loop { var, kind, body, lower, upper, .. } => {
                     let trips = self.counts.trips[var.0 as usize];
@@ -273,8 +289,10 @@ impl<'a> Pricer<'a> {
             let factor = store.reduce == Some(BinaryOp::Add) && matches!(store.value, Expr::Binary(BinaryOp::Mul, ..));
             let uses = self.expression(store.value, store, inner, &mut added, &mut seen, factor);
             self.store(store, inner, uses, &mut added, &mut seen);
+            added.arithmetic += store.masks as f64 * store.around.iter().map(|e| e.copies).product::<f64>();
             let rate = match store.vector() {
                 None => machine.scalar_per_cycle,
+                Some(vector) if is_narrow(vector) => machine.narrow_fma_per_cycle as f64,
                 Some(_) => machine.fma_per_cycle as f64,
             };
             added.arithmetic *= machine.fma_per_cycle as f64 / rate;
@@ -465,7 +483,7 @@ impl<'a> Pricer<'a> {
             }
         }
         work.loads += access.guard.len() as f64 * copies;
-        if let Some((rows, zips)) = self.transposed(access, store) {
+        if let Some((rows, zips)) = self.transposed(access, store, seen) {
             // each permutation loads its table, and one port permutes
             work.loads += copies * (rows + zips);
             work.arithmetic += copies * zips * self.target.machine.fma_per_cycle as f64;
@@ -474,30 +492,38 @@ impl<'a> Pricer<'a> {
         work.loads += copies * self.slots(access.buffer, &access.index, store, false);
     }
 
-    /// Loads and permutations for each vector of a column, where several are transposed together.
-    fn transposed(&self, access: &Access, store: &Placed) -> Option<(f64, f64)> {
-        let vector = store.vector()?;
-        if !columns::pays(self.nest, store.buffer, store.index, store.value, vector.var) {
-            return None;
-        }
-        let serial = self.columns;
+    /// Loads and permutations for each vector of a column, where several are transposed together: those that the block reads side by
+    /// side, in so many iterations of the loops around as stand one after the other.
+    fn transposed(&self, access: &Access, store: &Placed, seen: &Seen) -> Option<(f64, f64)> {
+        let vector = store.vector().filter(|_| !columns::reads_by_data(store.value))?;
+        let bytes = columns::element(self.nest, access, vector.var)?;
+        let address = address_of(self.nest, access.buffer, &access.index)?;
+        let lanes = vector.lanes.unwrap_or(1.0);
+        let most = ((self.target.vector_bytes / bytes) as f64).min(lanes) as i64;
+        let side = |step: i64| {
+            let beside = |k: &i64| seen.addresses.contains(&(access.buffer, address.clone().offset(step * k)));
+            (1..most).take_while(beside).count() as i64
+        };
+        let beside = 1 + side(1) + side(-1);
         let unrolled =
             store.around.iter().filter(|e| e.lanes.is_none() && e.terms == 1).map(|e| (e.var, e.copies as i64));
-        let lanes = vector.lanes.unwrap_or(1.0);
-        let (_, n) = serial
-            .into_iter()
-            .chain(unrolled)
-            .filter(|&(v, n)| n >= 4 && columns::is_column(self.nest, access, vector.var, v, 1))
-            .max_by_key(|c| c.1)?;
-        let most = (self.target.vector_bytes / self.nest.buffer(access.buffer).dtype.bytes()) as f64;
-        let columns = (1u64 << (n as f64).min(most.min(lanes)).log2() as u64) as f64;
+        let mut steps: Vec<(i64, i64)> =
+            self.columns.into_iter().chain(unrolled).map(|(v, n)| (address.coefficient(v).abs(), n)).collect();
+        steps.sort();
+        let all = steps.into_iter().fold(beside, |beside, (step, n)| match (1..=beside).contains(&step) {
+            true => step * (n - 1) + beside,
+            false => beside,
+        });
+        let columns = columns::together(all.min(most).min(address.coefficient(vector.var)), bytes)? as f64;
         Some((lanes / columns, lanes / columns - 1.0 + columns.log2()))
     }
 
     /// Slots of the ports of one access, as often as a load of a whole vector has one.
     fn slots(&self, buffer: BufferId, index: &[Index], store: &Placed, written: bool) -> f64 {
-        let Some(vector) = store.vector() else { return 1.0 };
-        let (lanes, machine) = (vector.lanes.unwrap_or(1.0), &self.target.machine);
+        let machine = &self.target.machine;
+        let narrow = machine.loads_per_cycle as f64 / machine.narrow_loads_per_cycle as f64;
+        let Some(vector) = store.vector() else { return narrow };
+        let lanes = vector.lanes.unwrap_or(1.0);
         let bytes = self.nest.buffer(buffer).dtype.bytes();
         let distance = distance_along(self.nest, buffer, index, vector.var);
         if let Some(moves) = distance
@@ -508,6 +534,7 @@ impl<'a> Pricer<'a> {
         }
         match distance {
             Some(-1) => machine.reversed_factor,
+            Some(0 | 1) if is_narrow(vector) => narrow,
             Some(0 | 1) => 1.0,
             Some(stride) if stride == store.terms => 1.0,
             Some(stride) if stride.unsigned_abs() * (bytes as u64) < machine.line_bytes as u64 => {

@@ -1,6 +1,7 @@
 //! Terms of the time of loops, each where it decides.
 
 use super::*;
+use crate::codegen::calibration::Calibration;
 use crate::codegen::loopnest::parse;
 
 fn priced(text: &str) -> Cost {
@@ -279,4 +280,46 @@ fn a_load_waits_for_a_store_that_does_not_forward_to_it() {
     // accumulators that the loop does not move along stay in registers
     let sums = "unroll k in 0..2 { vector j in 0..LANES { Y[0][LANES*k + j] add = X[i][j]; } }";
     assert!(of(32, 10, sums) < 0.5 * wait, "{}", of(32, 10, sums));
+}
+
+#[test]
+fn lanes_under_a_mask_are_all_at_work() {
+    let sums = |condition: &str| {
+        let store = format!("{condition} {{ Y[i][j] = (X[i][j] * X[i][j + 1]); }}");
+        priced(&rows(&format!("for k in 0..60 {{ vector j in 0..96 {{ {store} }} }}"))).ports
+    };
+    let (masked, whole) = (sums("if j - k >= 0"), sums("if k >= 0"));
+    assert!(masked > whole, "{masked} {whole}");
+}
+
+#[test]
+fn columns_side_by_side_cost_less_than_gathers() {
+    // real and imaginary parts of rows in lanes, along a loop over the columns
+    let of = |second: &str| {
+        let store = format!("s[i] add = (A[i][2*j] * A[i][{second}]);");
+        let text = format!(
+            "kernel k {{ A: f32[16][4096] argument 0; Y: f32[16] argument 1 written; s: f32[16] local;
+               parallel t in 0..8 {{
+                 vector i in 0..16 {{ s[i] = f32(0.0); }}
+                 for j in 0..1000 {{ vector i in 0..16 {{ {store} }} }}
+                 vector i in 0..16 {{ Y[i] = s[i]; }} }} }}"
+        );
+        cycles(priced(&text).ports, 8.0 * 1000.0)
+    };
+    let (beside, apart) = (of("2*j + 1"), of("2*j + 1024"));
+    assert!(3.0 * beside < apart, "{beside} {apart}");
+}
+
+#[test]
+fn half_vectors_are_cheaper_where_whole_ones_take_two_steps() {
+    let of = |name: &str, lanes: i64| {
+        let mut target = Target::avx512();
+        target.machine = Calibration::of_core(name, &target).unwrap().machine;
+        let text = rows(&format!(
+            "unroll k in 0..8 {{ vector j in 0..{lanes} {{ Y[i][16*k + j] = (X[i][16*k + j] * X[i][{lanes}*k + 500]); }} }}"
+        ));
+        cycles(price(&parse::nest(&text).unwrap(), &target).ports, 999.0)
+    };
+    let share = |name: &str| of(name, 4) / of(name, 16);
+    assert!(share("znver4") < 0.7 && share("znver5") > 0.95, "{} {}", share("znver4"), share("znver5"));
 }
