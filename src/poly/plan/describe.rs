@@ -13,7 +13,7 @@ impl Candidate {
 
     /// The properties in which candidates differ.
     fn name(&self) -> String {
-        let Style { boxes, tiles, vectors, inside, waves, sums, unrolled } = self.style;
+        let Style { boxes, tiles, vectors, inside, waves, sums, unrolled, jam } = self.style;
         let order = match self.order {
             Order::Ilp => "ILP's order",
             Order::Original => "original order",
@@ -34,6 +34,7 @@ impl Candidate {
             (inside, "vectors inside of loops that carry something"),
             (sums, "sums as vectors"),
             (unrolled, "blocks for unrolled sums"),
+            (jam > 1, "unroll and jam"),
         ];
         parts.iter().filter(|part| part.0).map(|part| part.1).collect::<Vec<_>>().join(", ")
     }

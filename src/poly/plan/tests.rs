@@ -288,3 +288,42 @@ fn blocks_of_short_sums_are_chosen_for_unrolled_code() {
     let default = tile::tile(&scop, &schedule, &samples::with_rows(Target::avx512())).unwrap();
     assert_eq!(tiled.schedule, default.schedule);
 }
+
+/// A scan of flags along rows: a chain of additions and choices in each.
+fn scans(rows: i64) -> String {
+    format!(
+        "loop scans(B = {rows}, N = 4000) {{ in f32 x[B][N]  in u8 flag[B][N]  inout f32 s[B][N]
+           for b in 0..B for i in 1..N s[b][i] = x[b][i] + select(flag[b][i] == 1, 0, s[b][i-1]) }}"
+    )
+}
+
+#[test]
+fn chains_of_neighbouring_rows_run_beside_each_other() {
+    let (scop, tiled, found) = planned(&scans(64));
+    let chosen = found.iter().find(|c| c.tiled.schedule == tiled.schedule).unwrap();
+    let text = tiled.schedule.print(&scop);
+    assert!(chosen.style.jam == 4 && text.contains("b [unroll coincident]"), "{text}");
+    let chains = |jam: i64| {
+        let of = found.iter().filter(|c| c.style.jam == jam && c.style.vectors == Vectors::None);
+        of.map(|c| c.cost.chains).fold(f64::INFINITY, f64::min)
+    };
+    assert!(3.0 * chains(4) < chains(1), "{} {}", chains(4), chains(1));
+    // as many rows as leave no rest: three
+    let (scop, tiled, _) = planned(&scans(6));
+    let text = tiled.schedule.print(&scop);
+    assert!(text.contains("tile 3]") && text.contains("b [unroll coincident]"), "{text}");
+}
+
+#[test]
+fn points_of_a_block_are_summed_in_the_tile_of_their_block() {
+    let (scop, tiled, _) = planned(
+        "loop search(Q = 32, R = 5) { in u8 A[16][16*Q]  in u8 B[16][16*Q+R]  inout i32 S[Q][R]
+           for q in 0..Q for r in 0..R for i in 0..16 for j in 0..16
+             S[q][r] += abs(i32(A[i][16*q+j]) - i32(B[i][16*q+j+r])) }",
+    );
+    let jammed = tile_in(&scop, &scop.order, &Target::avx512(), Constants::Memory, STYLES[10]).unwrap();
+    for tiled in [tiled, jammed] {
+        let loops = lower::lower(&scop, &tiled).unwrap().nest.to_string();
+        assert!(loops.contains("S_tile") && !loops.contains("S_tile_2"), "{loops}");
+    }
+}

@@ -40,6 +40,8 @@ use sums::BlockOfSums;
 const STRIP: i64 = 16;
 /// Tiles along a row that runs in waves, at least. Unmeasured.
 const LEAST_TILES: i64 = 4;
+/// Iterations of an unrolled and jammed loop beside which a rest counts little. Unmeasured.
+const SHORT_REST: i64 = 8;
 /// Vectors of one iteration of a single loop, at most. Measured by a long stencil in one dimension.
 const LONG_STRIP: i64 = 64;
 
@@ -189,6 +191,7 @@ impl Bands<'_> {
                 let n = match band.rows.len() {
                     _ if !shared.is_empty() => self.lanes(dominant),
                     1 if is_leaf && row.coincident => self.strip_mined(row, n),
+                    _ if self.carries_inside(row, &all) => n * self.copies(row, n),
                     _ => n,
                 };
                 let mut block: String = shared.iter().map(|s| format!("{} {} × ", s.row.name, s.tile)).collect();
@@ -208,6 +211,7 @@ impl Bands<'_> {
                 around.splits.extend(found);
             }
         }
+        around.splits.extend(self.jammed(band, dominant, &inner, &around));
         cached.extend(self.strips(band, dominant, is_leaf, &around));
         // Rows that carry something stay in their places; coincident ones around a leaf go outside.
         let (mut rows, mut lanes) = (cached, vec![]);
@@ -265,6 +269,30 @@ impl Bands<'_> {
         let fits =
             |&n: &i64| n <= LONG_STRIP * lanes && row.extent(self.scop) >= n * self.target.machine.parallel_steps;
         (0..).map(|k| lanes << k).take_while(fits).last().unwrap_or(lanes)
+    }
+
+    /// Returns true if a row carries nothing and all rows further in carry something.
+    fn carries_inside(&self, row: &Row, all: &[&Row]) -> bool {
+        let inside = all.iter().skip_while(|r| **r != row).skip(1);
+        row.coincident && inside.clone().count() > 0 && inside.into_iter().all(|r| !r.coincident)
+    }
+
+    /// The points of a row that are unrolled and jammed, where no row is in lanes.
+    fn jammed(&self, band: &Band, id: StatementId, inner: &[(&Row, bool)], around: &Surroundings) -> Option<Split> {
+        if self.style.jam == 1 || around.splits.iter().any(|s| s.row.phi.iter().any(|p| p.0 == id)) {
+            return None;
+        }
+        let all: Vec<&Row> = band.rows.iter().chain(inner.iter().map(|r| r.0)).collect();
+        let row = all[..band.rows.len()].iter().find(|r| self.carries_inside(r, &all))?;
+        let copies = self.copies(row, 1);
+        (copies > 1).then(|| self.split(row, copies, RowKind::Unroll, around))
+    }
+
+    /// Groups of `points` points of a row that are unrolled and jammed: as many as leave no rest, or a short one.
+    fn copies(&self, row: &Row, points: i64) -> i64 {
+        let groups = ceil_div(row.extent(self.scop), points);
+        let fits = |n: &i64| groups % n == 0 || groups >= SHORT_REST * n;
+        (1..=self.style.jam).rev().find(fits).unwrap_or(1)
     }
 
     /// The tiles along the lanes of a large scatter, for threads to divide where no other loop carries nothing.

@@ -27,6 +27,9 @@ pub struct Style {
     pub sums: bool,
     /// Register blocks are chosen for the code that short sums become: without a loop, whose latency the next block hides.
     pub unrolled: bool,
+    /// Iterations that are unrolled and jammed (Carr and Kennedy, 1994), or vectors, of the innermost loop that carries nothing where all
+    /// loops in it carry something: several chains of dependences run beside each other. 1 for none.
+    pub jam: i64,
 }
 
 /// Accesses of loops that may become vectors.
@@ -51,6 +54,7 @@ impl Default for Style {
             waves: false,
             sums: false,
             unrolled: false,
+            jam: 1,
         }
     }
 }
