@@ -8,6 +8,8 @@
 //! A loop takes as long as its busiest port, or as its longest cycle of dependences: latencies on the way around divided
 //! by the iterations that it spans (the recurrence bound of modulo scheduling: Rau, "Iterative Modulo Scheduling", 1994).
 
+mod access;
+
 use crate::codegen::Target;
 use crate::codegen::instruction::TILE_ROWS;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
@@ -17,7 +19,7 @@ use crate::codegen::select::pairs;
 use crate::codegen::target::Isa;
 use crate::expr::narrow::{Names, constant_divisor};
 use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, Expr, Index, UnaryOp, Var};
-use crate::poly::cost::block::{Expanded, Placed, address_of, distance_along};
+use crate::poly::cost::block::{Expanded, Placed, address_of};
 use crate::poly::cost::chain;
 use crate::poly::cost::forwarding;
 use crate::poly::cost::seen::Seen;
@@ -490,59 +492,6 @@ impl<'a> Pricer<'a> {
             return;
         }
         work.loads += copies * self.slots(access.buffer, &access.index, store, false);
-    }
-
-    /// Loads and permutations for each vector of a column, where several are transposed together: those that the block reads side by
-    /// side, in so many iterations of the loops around as stand one after the other.
-    fn transposed(&self, access: &Access, store: &Placed, seen: &Seen) -> Option<(f64, f64)> {
-        let vector = store.vector().filter(|_| !columns::reads_by_data(store.value))?;
-        let bytes = columns::element(self.nest, access, vector.var)?;
-        let address = address_of(self.nest, access.buffer, &access.index)?;
-        let lanes = vector.lanes.unwrap_or(1.0);
-        let most = ((self.target.vector_bytes / bytes) as f64).min(lanes) as i64;
-        let side = |step: i64| {
-            let beside = |k: &i64| seen.addresses.contains(&(access.buffer, address.clone().offset(step * k)));
-            (1..most).take_while(beside).count() as i64
-        };
-        let beside = 1 + side(1) + side(-1);
-        let unrolled =
-            store.around.iter().filter(|e| e.lanes.is_none() && e.terms == 1).map(|e| (e.var, e.copies as i64));
-        let mut steps: Vec<(i64, i64)> =
-            self.columns.into_iter().chain(unrolled).map(|(v, n)| (address.coefficient(v).abs(), n)).collect();
-        steps.sort();
-        let all = steps.into_iter().fold(beside, |beside, (step, n)| match (1..=beside).contains(&step) {
-            true => step * (n - 1) + beside,
-            false => beside,
-        });
-        let columns = columns::together(all.min(most).min(address.coefficient(vector.var)), bytes)? as f64;
-        Some((lanes / columns, lanes / columns - 1.0 + columns.log2()))
-    }
-
-    /// Slots of the ports of one access, as often as a load of a whole vector has one.
-    fn slots(&self, buffer: BufferId, index: &[Index], store: &Placed, written: bool) -> f64 {
-        let machine = &self.target.machine;
-        let narrow = machine.loads_per_cycle as f64 / machine.narrow_loads_per_cycle as f64;
-        let Some(vector) = store.vector() else { return narrow };
-        let lanes = vector.lanes.unwrap_or(1.0);
-        let bytes = self.nest.buffer(buffer).dtype.bytes();
-        let distance = distance_along(self.nest, buffer, index, vector.var);
-        if let Some(moves) = distance
-            .filter(|_| store.terms == 1)
-            .and_then(|n| self.target.close_moves(n, bytes, lanes as usize, written))
-        {
-            return moves as f64;
-        }
-        match distance {
-            Some(-1) => machine.reversed_factor,
-            Some(0 | 1) if is_narrow(vector) => narrow,
-            Some(0 | 1) => 1.0,
-            Some(stride) if stride == store.terms => 1.0,
-            Some(stride) if stride.unsigned_abs() * (bytes as u64) < machine.line_bytes as u64 => {
-                lanes * machine.band_lane_cycles
-            }
-            // every lane has a line of its own
-            _ => 2.0 * lanes * machine.band_lane_cycles,
-        }
     }
 
     fn store(&self, store: &Placed, inner: Option<Var>, mut uses: BTreeSet<Var>, work: &mut Work, seen: &mut Seen<'a>) {
