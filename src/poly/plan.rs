@@ -100,8 +100,8 @@ pub fn plan(
     let mut candidates = self::candidates(scop, dependences, schedule, default.clone(), target);
     let Some(first) = candidates.first().filter(|c| c.is_default()) else { return Ok((default, vec![])) };
     let long = first.cost.nanoseconds() >= LEAST_FOR_THREADS;
-    // what is unrolled and jammed holds registers that the model does not count
-    let margin = |c: &Candidate| if c.style.jam > 1 { GAIN } else { 1.0 };
+    // the model counts neither the registers of unrolled and jammed loops nor threads that wait for the slowest at the end of a wave
+    let margin = |c: &Candidate| if c.style.jam > 1 || c.style.waves { GAIN } else { 1.0 };
     let rank = |c: &Candidate| if long { c.rank() } else { c.cost.nanoseconds() } / margin(c);
     let mut better: Vec<&Candidate> = candidates[1..].iter().filter(|c| rank(c) < GAIN * rank(first)).collect();
     better.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
