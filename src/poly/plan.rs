@@ -3,7 +3,7 @@
 //! In: a Scop, its dependences and the ILP's schedule. Out: a tiled schedule. Candidates are the ILP's order and the
 //! original one, each in the [`STYLES`]: with and without tiles, with tiles in waves, with vectors along any loop, along
 //! contiguous ones, along the outermost one that carries nothing and without vectors, and with the loop over vectors inside or
-//! outside of loops that carry something; where there are short sums both with register blocks for unrolled ones
+//! outside of loops that carry something, and with loops unrolled and jammed around those ([`Style::jam`]); where there are short sums both with register blocks for unrolled ones
 //! ([`Style::unrolled`]); and the ILP's with sums in nests of their own ([`apart`]). [`cost`] prices the loops that
 //! lowering makes of each; the first candidate, the ILP's order in the default style, counts unless another one takes less than
 //! [`GAIN`] of its time (of a long program [`Candidate::rank`]). Nothing is measured, so the same program has
