@@ -188,6 +188,7 @@ impl Machine {
         quotient_cycles: 4.0,
         root_cycles: [10.0, 10.0],
         band_lane_cycles: 0.6,
+        line_lane_cycles: 1.4,
         cache_bytes: [32 << 10, 1 << 20, 32 << 20],
         cache_ways_l1: 8,
         bandwidth: [224.0, 100.0, 50.0, 15.0],
@@ -307,6 +308,8 @@ machine! {
         "cycles", "One lane of a strided load of a product", "Unmeasured";
     band_lane_cycles f64 = 1.2;
         "cycles", "One lane of a strided load outside of products", "Unmeasured";
+    line_lane_cycles f64 = 2.4;
+        "cycles", "Such a lane where each has a cache line of its own", "On Zen 4 by `matrix_chain` and `optimal_bst`, elsewhere unmeasured";
     lost_lane_cycles f64 = 1.5;
         "cycles", "One strided element of a statement beside the dominant one", "Unmeasured";
     strided_sum_cycles f64 = 3.0;

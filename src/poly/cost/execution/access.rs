@@ -56,7 +56,7 @@ impl Pricer<'_> {
                 lanes * machine.band_lane_cycles
             }
             // every lane has a line of its own
-            _ => 2.0 * lanes * machine.band_lane_cycles,
+            _ => lanes * machine.line_lane_cycles,
         }
     }
 }
