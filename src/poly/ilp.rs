@@ -75,8 +75,60 @@ pub fn schedule(scop: &Scop, dependences: &Dependences) -> Result<(Schedule, Sch
 
 /// [`schedule`] with another limit of effort.
 pub fn schedule_within(scop: &Scop, dependences: &Dependences, effort: Effort) -> Result<(Schedule, SchedulingReport)> {
+    run(scop, dependences, Scheduler::new(scop, effort))
+}
+
+/// The schedule with the iterators along which statements move most bytes with unit stride innermost: `None` where the bands of
+/// single values in `schedule` have them already, and where no row is found for some statements.
+///
+/// A sum over `r` of what other elements of its target hold, such as C(i, j) = min over r of C(i, r) + C(r, j), is added to each
+/// element in turn by [`schedule`], since that keeps the element near. With `j` innermost each C(i, r) is used for all later
+/// elements as soon as it is complete.
+///
+/// # Errors
+/// Those of isl.
+pub fn schedule_contiguous(
+    scop: &Scop,
+    dependences: &Dependences,
+    schedule: &Schedule,
+) -> Result<Option<(Schedule, SchedulingReport)>> {
+    let mut scheduler = Scheduler::new(scop, Effort { left: MAX_EFFORT });
+    scheduler.innermost = scop.ids().filter_map(|id| Some((id, strided(scop, schedule, id)?))).collect();
+    if scheduler.innermost.is_empty() {
+        return Ok(None);
+    }
+    let found = run(scop, dependences, scheduler)?;
+    Ok(Some(found).filter(|(_, report)| report.fallback.is_none()))
+}
+
+/// The iterator along which a statement moves most bytes with unit stride, if the innermost rows of `schedule` do not use it.
+fn strided(scop: &Scop, schedule: &Schedule, id: StatementId) -> Option<Var> {
+    let bytes = unit_stride_bytes(scop, id);
+    let most = bytes.iter().copied().max().filter(|&most| most > 0)?;
+    let v = Var(bytes.iter().position(|&b| b == most)? as u32);
+    let mut node = &schedule.root;
+    let mut innermost = None;
+    loop {
+        node = match node {
+            Node::Leaf => break,
+            Node::Band(band, child) => {
+                innermost = Some(band);
+                child
+            }
+            Node::Sequence(children) => &children.iter().find(|(ids, _)| ids.contains(&id))?.1,
+        };
+    }
+    innermost?.rows.iter().all(|row| !row.of(id).uses(v)).then_some(v)
+}
+
+/// The tree that a scheduler finds, proven.
+fn run<'a>(
+    scop: &'a Scop,
+    dependences: &'a Dependences,
+    mut scheduler: Scheduler<'a>,
+) -> Result<(Schedule, SchedulingReport)> {
     let start = std::time::Instant::now();
-    let mut scheduler = Scheduler::new(scop, effort);
+    let effort = scheduler.effort;
     let live = dependences.list.iter().map(|d| (d, Unsatisfied::new(d))).collect();
     let scheduled = scheduler
         .group(&scop.ids().collect::<Vec<_>>(), live)
@@ -115,6 +167,7 @@ impl<'a> Scheduler<'a> {
             direction: scop.ids().map(|id| (id, directions(scop, id))).collect(),
             stride,
             weights,
+            innermost: BTreeMap::new(),
             tiled: false,
             generators: HashMap::new(),
             effort,
@@ -228,6 +281,10 @@ impl<'a> Scheduler<'a> {
             self.descend(&row);
             rows.push(row);
             if serial && group.len() > 1 && components(group, &self.rest(&rows, &live)).len() > 1 {
+                break;
+            }
+            // A band of its own, which may carry less than one with the serial rows.
+            if serial && group.iter().any(|id| self.innermost.contains_key(id) && self.complement(*id).len() == 1) {
                 break;
             }
         }

@@ -4,7 +4,8 @@
 //! original one, each in the [`STYLES`]: with and without tiles, with tiles in waves, with vectors along any loop, along
 //! contiguous ones, along the outermost one that carries nothing and without vectors, and with the loop over vectors inside or
 //! outside of loops that carry something, and with loops unrolled and jammed around those ([`Style::jam`]); where there are short sums both with register blocks for unrolled ones
-//! ([`Style::unrolled`]); and the ILP's with sums in nests of their own ([`apart`]). [`cost`] prices the loops that
+//! ([`Style::unrolled`]); the ILP's with contiguous loops innermost, where it has others ([`ilp::schedule_contiguous`]); and the ILP's
+//! with sums in nests of their own ([`apart`]). [`cost`] prices the loops that
 //! lowering makes of each; the first candidate, the ILP's order in the default style, counts unless another one takes less than
 //! [`GAIN`] of its time (of a long program [`Candidate::rank`]). Nothing is measured, so the same program has
 //! the same plan wherever target and constants of cost are the same. `tile` alone plans kernels of networks, whose order is free, and programs of nothing but register
@@ -25,7 +26,7 @@ use crate::poly::scop::Scop;
 use crate::poly::tile::cache::Constants;
 use crate::poly::tile::report::{Tiled, TilingReport};
 use crate::poly::tile::{Style, Vectors, tile_in};
-use crate::poly::{lower, tile};
+use crate::poly::{ilp, lower, tile};
 use crate::runtime::Result;
 
 /// Share of the default's predicted time that another candidate may take at most. Measured on the cheapest candidates of 76 programs of the
@@ -49,6 +50,8 @@ const LEAST_FOR_THREADS: f64 = 200_000.0;
 pub enum Order {
     Ilp,
     Original,
+    /// The ILP's, with contiguous loops innermost.
+    Contiguous,
     /// The ILP's, with sums in nests of their own.
     Apart,
 }
@@ -178,7 +181,12 @@ fn candidates(
         add(Order::Apart, Style::default(), tiled);
     }
     let original = legality::flag(scop, dependences, &scop.order);
-    let orders = [Some((Order::Ilp, schedule)), original.as_ref().ok().map(|o| (Order::Original, o))];
+    let contiguous = ilp::schedule_contiguous(scop, dependences, schedule).ok().flatten();
+    let orders = [
+        Some((Order::Ilp, schedule)),
+        original.as_ref().ok().map(|o| (Order::Original, o)),
+        contiguous.as_ref().map(|(o, _)| (Order::Contiguous, o)),
+    ];
     for (order, schedule) in orders.into_iter().flatten() {
         // the first candidate is the default of the ILP's order
         let styles_of_order = styles.iter().filter(|style| order != Order::Ilp || **style != Style::default());

@@ -130,7 +130,10 @@ impl<'a> Scheduler<'a> {
         let weight = if attempt.strides { REUSE << 4 } else { 1 };
         for &id in group {
             first.insert(id, program.unknowns());
-            for &cost in &self.weights[&id] {
+            // Held back until it is the last one.
+            let held = self.innermost.get(&id).filter(|_| self.complement(id).len() > 1);
+            for (v, &cost) in self.scop.statement(id).vars().zip(&self.weights[&id]) {
+                let (low, high) = if held == Some(&v) { (0, 0) } else { (low, high) };
                 program.unknown(low, high, if attempt.negative { 0 } else { weight * cost });
             }
             program.unknown(0, attempt.constant, 1);

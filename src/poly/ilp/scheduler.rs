@@ -1,5 +1,6 @@
 //! The state of the scheduler: the rows so far, costs of coefficients, generators of dependences.
 
+use crate::expr::Var;
 use crate::poly::analysis::dependence::Dependence;
 use crate::poly::analysis::legality::Unsatisfied;
 use crate::poly::ilp::integer_program::Effort;
@@ -23,6 +24,8 @@ pub(super) struct Scheduler<'a> {
     /// [`unit_stride_bytes`] of each statement, and the cost of each coefficient that follows from them.
     pub(super) stride: BTreeMap<StatementId, Vec<i64>>,
     pub(super) weights: BTreeMap<StatementId, Vec<i64>>,
+    /// Iterators that only the last row of their statement may use.
+    pub(super) innermost: BTreeMap<StatementId, Var>,
     /// Tile rows are above already.
     pub(super) tiled: bool,
     /// Of the dependences so far.

@@ -280,3 +280,26 @@ fn tiles_repeat_reads_that_run_along_lines() {
     let Node::Band(band, _) = &found.root else { panic!("a band") };
     assert_eq!(band.rows.iter().map(|r| &*r.name).collect::<Vec<_>>(), ["j", "i", "k"]);
 }
+
+#[test]
+fn contiguous_iterators_are_held_back() {
+    let text = "loop chain(N = 60) { inout f64 M[N][N]
+        for i in 0..N step -1 for j in i+1..N for k in i..j M[i][j] min= M[i][k] + M[k+1][j] }";
+    let file = language::parse("t.tile", text).unwrap();
+    let lowered = file.lower(file.program(None).unwrap(), &Default::default(), None).unwrap();
+    let language::lowered::Computation::Loop(scop) = lowered.computation else { panic!("a loop program") };
+    let d = dependence::analyze(&scop).unwrap();
+    let (near, _) = schedule(&scop, &d).unwrap();
+    let (found, _) = schedule_contiguous(&scop, &d, &near).unwrap().expect("`k` is innermost");
+    let names = |s: &Schedule| {
+        let path = s.path(StatementId(0));
+        let rows = path.iter().filter_map(|step| match step {
+            TimeDimension::Row(row) if row.tile == 1 => Some(row.name.clone()),
+            _ => None,
+        });
+        rows.collect::<Vec<_>>().concat()
+    };
+    assert_eq!([names(&near), names(&found)], ["ijk", "ikj"]);
+    legality::check(&scop, &d, &found).unwrap();
+    assert_eq!(schedule_contiguous(&scop, &d, &found).unwrap().map(|f| names(&f.0)), None, "`j` is innermost");
+}

@@ -17,6 +17,7 @@ impl Candidate {
         let order = match self.order {
             Order::Ilp => "ILP's order",
             Order::Original => "original order",
+            Order::Contiguous => "contiguous loops innermost",
             Order::Apart => "sums in nests of their own",
         };
         let vectors = match vectors {

@@ -123,6 +123,34 @@ fn triangular_sums_are_predicted_from_their_loops() {
     assert!(vectors && tiled.report.predicted_ns < serial / 4.0, "{:?}", tiled.report);
 }
 
+#[test]
+fn sums_of_dynamic_programs_walk_rows() {
+    for text in [
+        "loop chain(N = 300) { in f64 p[N+1]  inout f64 M[N][N]
+           for i in 0..N step -1 for j in i+1..N for k in i..j M[i][j] min= M[i][k] + M[k+1][j] + p[i] * p[k+1] * p[j+1] }",
+        "loop tree(N = 200) { inout f32 M[N+1][N+1]  in f32 W[N+1][N+1]
+           for i in 0..N step -1 for j in i+1..N+1 {
+             M[i][j] = 1000
+             for k in i..j M[i][j] min= M[i][k] + M[k+1][j]
+             M[i][j] += W[i][j]
+           } }",
+    ] {
+        let (scop, tiled, found) = planned(text);
+        let chosen = found.iter().find(|c| c.tiled.schedule == tiled.schedule).unwrap();
+        assert_eq!(chosen.order, Order::Contiguous, "{}", tiled.schedule.print(&scop));
+        let (default, cost) = (&found[0], &chosen.cost);
+        assert!(default.is_default() && cost.nanoseconds() < 0.7 * default.cost.nanoseconds());
+    }
+}
+
+#[test]
+fn contiguous_loops_that_are_innermost_need_no_other_order() {
+    for text in [AVERAGE, HAAR] {
+        let (_, _, found) = planned(text);
+        assert!(found.iter().all(|c| c.order != Order::Contiguous));
+    }
+}
+
 /// Returns the statements of the phase in which `name` runs.
 fn phase_of(scop: &Scop, tiled: &Tiled, name: &str) -> Vec<String> {
     let Node::Sequence(phases) = &tiled.schedule.root else { panic!("phases") };
