@@ -225,6 +225,9 @@ const ACCEPTED: &[(&str, &str)] = &[
     ("scale", "cache_read x at i"),
     ("scale", "split i by 4 -> io, ii  cache_read x at io  parallel io"),
     ("blur", "cache_read X at P(i)"),
+    // What is computed of Bx is used in the same iteration of x.
+    ("blur2", "store_at Bx at Out(y)  compute_at Bx at Out(x)  reorder Out(x, y)"),
+    ("blur2", "store_at Bx at Out(y)  compute_at Bx at Out(x)  split Out(y) by 4 -> yo, yi  split Out(x) by 8 -> xo, xi"),
     // A block of S has more elements than the memory of P.
     ("transposed", "unroll_and_jam S(j) by 2  store_at P at T(j)"),
     ("wave", "cache_write A at i"),
@@ -371,6 +374,12 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
         &["no tensor instruction on f32 of this target `magic`", "by_lanes"],
     ),
     ("strided", "distribute C_init, C at m; tensorize C(m, k)", &["no tensor instruction: the body of `C` is not"]),
+    (
+        "softmax",
+        "store_at top at e(m); compute_at top at e(n); reorder e(n, m)",
+        &["in another iteration of loop n than", "the memory of `top` is for one iteration of loop `m` inside of loop `n`"],
+    ),
+    ("softmax", "store_at top at e(m); compute_at top at e(n); fuse e(m, n) -> f", &["in another iteration of loop f than"]),
     ("softmax", "compute_at e at Y(m)", &["`total` reads `e` and is not in loop `Y(m)`"]),
     ("scale", "cache_read A at i", &["`A` in loop `i` writes `A`", "i [", "<--"]),
     ("scale", "cache_read y at i", &["no array `y`", "A, x"]),

@@ -4,7 +4,8 @@
 //! In the Scop such a temporary has the subscripts of a whole tensor; two instances access the same element only where
 //! they agree in the rows of its [`Private`]. So iterations of these rows may run in any order and on any thread, and memory
 //! holds what one iteration touches (the lowering finds the box), in the order that `layout` says. Invariant, checked with
-//! every schedule: the rows are fixed by loops around all statements that use the temporary.
+//! every schedule: the rows are fixed by loops around all statements that use the temporary, and no value passes from one
+//! iteration of these loops to another.
 
 use crate::expr::BufferId;
 use crate::expr::{Affine, Var};

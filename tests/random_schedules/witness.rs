@@ -114,7 +114,13 @@ fn together(tree: &Schedule, claim: &Claim) -> Result<bool, String> {
             None => same(at, RowKind::Parallel),
         }),
         "in one vector with" => first.is_some_and(|at| same(at, RowKind::Vector)),
-        other => return Err(format!("an order that is unknown here, {other}")),
+        other => match other.strip_prefix("in another iteration of loop ") {
+            Some(name) => {
+                let of = |step: &TimeDimension| matches!(step, TimeDimension::Row(r) if r.name == name);
+                path.iter().position(of).is_some_and(|at| source[at] != sink[at])
+            }
+            None => return Err(format!("an order that is unknown here, {other}")),
+        },
     })
 }
 
@@ -174,8 +180,11 @@ fn parse(message: &str, scop: &Scop) -> Option<Claim> {
     let sink_id = named(name)?;
     let (who, why) = right.split_once(", which ")?;
     let orders = ["in parallel with", "in one vector with", "at the same time as", "before"];
-    let order = orders.into_iter().find(|o| who.starts_with(o))?;
-    let who = who[order.len()..].trim_start();
+    let (order, who) = match who.split_once(" than ") {
+        Some(both) => both,
+        None => who.split_at(orders.into_iter().find(|o| who.starts_with(o))?.len()),
+    };
+    let who = who.trim_start();
     let (source, source_id) = match who.rsplit_once(" of ") {
         Some((point, name)) => (point, named(name)?),
         None => (who, sink_id),

@@ -13,6 +13,7 @@ use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Form, Polyhedron, Reduced, difference, minus, plus};
 use crate::poly::statement::{Iterator, Statement, StatementId};
+use crate::poly::storage::Private;
 use crate::runtime::refusal::{Instance, Refusal};
 use crate::runtime::{Error, Result};
 
@@ -30,6 +31,46 @@ pub fn check(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Res
             }
             e => e,
         })?;
+    }
+    scop.privates.iter().try_for_each(|p| check_private(scop, dependences, schedule, p, &isl))
+}
+
+/// Refuses a tree in which a value of a private temporary passes from one iteration of a loop to another whose iterations have
+/// memory of their own: memory is found below the outermost loops that tell the iterations of the private rows apart, and
+/// loops that came among them since then divide it further.
+fn check_private(
+    scop: &Scop,
+    dependences: &Dependences,
+    schedule: &Schedule,
+    private: &Private,
+    isl: &Isl,
+) -> Result<()> {
+    let users = scop.users(private.tensor);
+    let around = schedule.around(&users);
+    let Some(mut depth) = (0..=around.len()).find(|&n| private.is_fixed(&users, &around[..n])) else { return Ok(()) };
+    // Waves find the values of both rows at once.
+    depth += usize::from(depth > 0 && depth < around.len() && around[depth - 1].kind == RowKind::Wavefront);
+    let own =
+        |row: &&&Row| private.rows.iter().any(|r| r.tile == row.tile && users.iter().all(|&u| r.of(u) == row.of(u)));
+    for row in around[..depth].iter().filter(|row| !own(row)) {
+        let passes = |d: &&Dependence| d.tensor == private.tensor && (d.kind == Kind::Flow || d.reduction);
+        for d in dependences.list.iter().filter(passes) {
+            let live = Unsatisfied::new(d);
+            if live.coincides(scop, d, row, isl)? {
+                continue;
+            }
+            let inner = private.rows.last().map_or("", |r| &r.name);
+            let place = format!(
+                ": the memory of `{}` is for one iteration of loop `{inner}` inside of loop `{}`",
+                scop.tensor(private.tensor).name,
+                row.name
+            );
+            let walk = Walk { scop, isl, dependence: d };
+            for swap in [false, true] {
+                let apart = live.apart(scop, d, row, 1, swap);
+                walk.refuse(&apart, &format!("in another iteration of loop {} than", row.name), &place)?;
+            }
+        }
     }
     Ok(())
 }
