@@ -107,6 +107,7 @@ loop wave(M, N) {
     inout f64 A[M][N]
     for i in 1..M for j in 0..N-1 A[i][j] = A[i-1][j+1] + A[i][j]
 }
+def corner(f64(9,9) X, f64(9,9) W) -> (Q) { Q(m,n) +=! X(m,k) * W(k,n) where m in 0..7, n in 0..6 }
 ";
 
 fn dims() -> BTreeMap<String, i64> {
@@ -225,6 +226,9 @@ const ACCEPTED: &[(&str, &str)] = &[
     ("scale", "cache_read x at i"),
     ("scale", "split i by 4 -> io, ii  cache_read x at io  parallel io"),
     ("blur", "cache_read X at P(i)"),
+    // The last block of n goes beyond the copy of W, which is as wide as n and not as W.
+    ("corner", "unroll_and_jam Q(n) by 4  vectorize Q(n_4)  pad Q(m) to 4  split Q(k) by 2 -> ko, ki  cache_read W"),
+    ("corner", "unroll_and_jam Q(n) by 4  pad Q(m) to 4  cache_read W  pack W as (n / 4, k, n % 4)"),
     // What is computed of Bx is used in the same iteration of x.
     ("blur2", "store_at Bx at Out(y)  compute_at Bx at Out(x)  reorder Out(x, y)"),
     ("blur2", "store_at Bx at Out(y)  compute_at Bx at Out(x)  split Out(y) by 4 -> yo, yi  split Out(x) by 8 -> xo, xi"),

@@ -24,12 +24,12 @@ mod solve;
 use crate::codegen::loopnest::simplify::take_divisions;
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
 use crate::expr::Bound;
+use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};
-use crate::expr::{BinaryOp, BufferId, Expr, Index, Scalar};
 use crate::poly::analysis::constant_factor;
 use crate::poly::lower::state::Solution;
 use crate::poly::lower::state::{Argument, Class, Lowering, Mode, Placed, State};
-use crate::poly::packing::{Pack, Packing};
+use crate::poly::packing::Pack;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, StatementId};
@@ -375,6 +375,11 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// The number of the packed copy that a statement reads in place of `access`.
+    fn packing_of(&self, id: StatementId, access: &Access) -> Option<usize> {
+        self.tiled.packings.iter().position(|p| p.statement == id && p.access == *access)
+    }
+
     /// A body over loop variables and buffers of the nest.
     fn expression(&self, id: StatementId, body: &Expr, value: &[Affine], state: &State) -> Result<Expr> {
         let recurse = |e: &Expr| self.expression(id, e, value, state);
@@ -382,8 +387,7 @@ impl<'a> Lowering<'a> {
         Ok(match body {
             Expr::Index(a) => Expr::Index(a.substitute(replace)),
             Expr::Load(access) => {
-                let mine = |p: &Packing| p.statement == id && p.access == *access;
-                if let Some(p) = self.tiled.packings.iter().position(mine) {
+                if let Some(p) = self.packing_of(id, access) {
                     let subscripts = self.tiled.packings[p].subscripts(value, &self.range())?;
                     return Ok(Expr::load(self.packed[p], subscripts));
                 }
@@ -421,7 +425,7 @@ impl<'a> Lowering<'a> {
                     return Ok(Expr::Const(outside));
                 }
                 let otherwise = if guard.is_empty() { None } else { access.otherwise };
-                Expr::Load(crate::expr::Access { buffer, index, guard, otherwise })
+                Expr::Load(Access { buffer, index, guard, otherwise })
             }
             e => e.try_map_children(&mut |e| recurse(e))?,
         })
@@ -484,7 +488,7 @@ fn renumber(body: &mut [Stmt], to: &[BufferId]) {
         s.visit_mut(&mut |s| {
             if let Stmt::Store { buffer, index, value, .. } = s {
                 *buffer = to[buffer.0 as usize];
-                let mut moved = |mut a: crate::expr::Access| {
+                let mut moved = |mut a: Access| {
                     a.buffer = to[a.buffer.0 as usize];
                     Expr::Load(a)
                 };

@@ -30,24 +30,32 @@ impl Lowering<'_> {
             return None;
         }
         let mut out = vec![];
-        let mut inside = |index: &Affine, extent: i64| {
-            let index = index.compose(value);
+        let mut inside = |index: Affine, extent: i64| {
             out.push(index.scale(-1).offset(extent - 1));
             out.push(index);
         };
         if site.state.mode == Mode::Fill {
             let shape = &self.scop.tensor(s.target).shape;
-            s.write.iter().zip(shape).for_each(|(w, &n)| inside(w, n));
+            s.write.iter().zip(shape).for_each(|(w, &n)| inside(w.compose(value), n));
             return Some(out);
         }
         let mut readable = true;
         s.body.visit_accesses(&mut |a| {
+            if let Some(p) = self.packing_of(id, a) {
+                // A copy has the elements of all instances, which may be fewer than those of what it is a copy of.
+                let shape = &self.nest.buffer(self.packed[p]).shape;
+                match self.tiled.packings[p].subscripts(value, &self.range()) {
+                    Ok(index) => index.iter().zip(shape).for_each(|(i, &n)| inside(i.clone(), n)),
+                    Err(_) => readable = false,
+                }
+                return;
+            }
             let placed = site.state.placed.iter().any(|p| p.tensor == a.buffer);
             let whole = self.tensors[a.buffer.0 as usize].is_some() && self.scop.private(a.buffer).is_none();
             readable &= whole && !placed && a.guard.is_empty();
             for (index, &n) in a.index.iter().zip(&self.scop.tensor(a.buffer).shape) {
                 match index {
-                    Index::Affine(form) => inside(form, n),
+                    Index::Affine(form) => inside(form.compose(value), n),
                     Index::Value(_) => readable = false,
                 }
             }
