@@ -159,6 +159,27 @@ fn loops_run_the_instances_of_any_legal_schedule() {
     assert!(seeds.end - seeds.start < 150 || (compared > 500 && expanded > 100 && accumulated > 10));
 }
 
+/// A row whose values are all even, in tiles of two points.
+#[test]
+fn a_row_that_misses_every_second_value_loses_no_instance() {
+    let text = "scop even {
+      T0: i64[2][3] inout;
+      T1: i64[2][3] inout;
+      S0(i0 < 2, i1 < 3): T0[i0][i1] = (i64(2) + T1[i0][i1]);
+      order band t0 [serial] S0(i0) t1 [serial] S0(i1) leaf
+    }";
+    let scop = crate::poly::parse::scop(text).unwrap();
+    let schedule = crate::poly::parse::scop(&text.replace(
+        "t0 [serial] S0(i0) t1 [serial] S0(i1) leaf",
+        "t0 [serial tile 2] S0(2*i0 + 2*i1) t0 [vector] S0(2*i0 + 2*i1)
+         band t1 [serial tile 2] S0(i1 - 1) t1 [vector] S0(i1 - 1) leaf",
+    ));
+    let start = start_values(&scop, 0);
+    let mut expected = start.clone();
+    reference::run(&scop, &scop.order, &mut expected);
+    compare(&scop, schedule.unwrap().order, &start, &expected, &[0, 1]);
+}
+
 /// A tensor whose first values nothing depends on becomes a temporary.
 #[test]
 fn contracted_temporaries_lose_no_value() {

@@ -98,11 +98,17 @@ impl Isl {
 
     /// Projects `p` on its first `keep` variables: constraints that hold for every rational point, none redundant.
     pub fn project(&self, p: &Polyhedron, keep: usize) -> Result<Polyhedron> {
-        let compute = || {
-            let set = self.set(p)?.eliminate(DimType::Set, keep as u32, (p.dims - keep) as u32)?;
-            self.constraints(&set.remove_divs()?.detect_equalities()?.remove_redundancies()?, keep)
+        let compute = |equalities: bool| {
+            let set = self.set(p)?.eliminate(DimType::Set, keep as u32, (p.dims - keep) as u32)?.remove_divs()?;
+            let set = if equalities { set.detect_equalities()? } else { set };
+            self.constraints(&set.remove_redundancies()?, keep)
         };
-        compute().map_err(|e| self.failed(e))
+        let shadow = compute(true).map_err(|e| self.failed(e))?;
+        // Of some sets that have points isl finds an affine hull without any.
+        if Reduced::new(&shadow).empty && !self.is_empty(p)? {
+            return compute(false).map_err(|e| self.failed(e));
+        }
+        Ok(shadow)
     }
 
     /// The constraints of the `parts`, moved outwards until they hold for all of them.
@@ -123,7 +129,8 @@ impl Isl {
         compute().map_err(|e| self.failed(e))
     }
 
-    /// Returns the constraints of `p` that `context` does not imply; the two have a point in common (isl: gist).
+    /// Returns the constraints of `p` that `context` does not imply (isl: gist), some that contradict each other where the two have no
+    /// point in common. All of `p` where isl finds none but there are some: it calls the affine hull of some sets empty.
     pub fn gist(&self, p: &Polyhedron, context: &Polyhedron) -> Result<Polyhedron> {
         if p.equalities.is_empty() && p.inequalities.is_empty() {
             return Ok(p.clone());
@@ -132,7 +139,15 @@ impl Isl {
             let context = self.set(context)?.remove_redundancies()?;
             self.constraints(&self.set(p)?.remove_redundancies()?.gist(context)?, p.dims)
         };
-        compute().map_err(|e| self.failed(e))
+        let gist = compute().map_err(|e| self.failed(e))?;
+        let with_context = |p: &Polyhedron| {
+            let mut both = p.clone();
+            both.equalities.extend(context.equalities.iter().cloned());
+            both.inequalities.extend(context.inequalities.iter().cloned());
+            both
+        };
+        let lost = Reduced::new(&with_context(&gist)).empty && !self.is_empty(&with_context(p))?;
+        Ok(if lost { p.clone() } else { gist })
     }
 
     /// The constraints on the first `keep` variables; the others are in none.
@@ -275,6 +290,70 @@ mod tests {
         assert_eq!(sorted(shadow.clone()), interval(0, 12));
         assert_eq!(isl.gist(&shadow, &interval(1, 20)).unwrap().inequalities, vec![vec![-1, 12]]);
         assert_eq!(sorted(isl.hull(&[interval(2, 4), interval(7, 9)]).unwrap()), interval(2, 9));
+    }
+
+    /// 2·y ≥ x − 3, 2·y ≤ x − 1 and y ≤ −1 have the points (0, −1) and (1, −1) where 0 ≤ x ≤ 2; isl's gist has none.
+    #[test]
+    fn gists_keep_the_points_of_the_context() {
+        let p = Polyhedron {
+            dims: 2,
+            equalities: vec![],
+            inequalities: vec![vec![-1, 2, 3], vec![1, -2, -1], vec![0, -1, -1]],
+        };
+        let context = Polyhedron { dims: 2, equalities: vec![], inequalities: vec![vec![1, 0, 0], vec![-1, 0, 2]] };
+        let gist = Isl::default().gist(&p, &context).unwrap();
+        for x in 0..=2 {
+            for y in -4..=4 {
+                assert_eq!(gist.contains(&[x, y]), p.contains(&[x, y]), "({x}, {y}) of {gist:?}");
+            }
+        }
+    }
+
+    /// Random sets with few points: emptiness, shadows and gists against enumeration.
+    #[test]
+    fn answers_agree_with_enumeration() {
+        use rand::{Rng, SeedableRng};
+        let rounds = std::env::var("TILEWRIGHT_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(1500);
+        for seed in 0..rounds {
+            let rng = &mut rand::rngs::StdRng::seed_from_u64(seed);
+            let dims = rng.random_range(2..5);
+            let mut form = |most: i64| -> Form {
+                let c = (0..dims).map(|_| if rng.random_bool(0.4) { 0 } else { rng.random_range(-2..=2) });
+                c.collect::<Vec<i64>>().into_iter().chain([rng.random_range(-most..=most)]).collect()
+            };
+            let unit = |v: usize| (0..=dims).map(|d| i64::from(d == v)).collect::<Form>();
+            let context = Polyhedron {
+                dims,
+                equalities: vec![],
+                inequalities: (0..dims)
+                    .flat_map(|v| [plus(&unit(v), 2), minus(2, &unit(v))])
+                    .chain([form(4)])
+                    .collect(),
+            };
+            let mut p = Polyhedron { dims, equalities: vec![], inequalities: vec![form(3), form(3), form(3)] };
+            if seed % 3 == 0 {
+                p.equalities.push(form(2));
+            }
+            let mut both = context.clone();
+            both.equalities.extend(p.equalities.iter().cloned());
+            both.inequalities.extend(p.inequalities.iter().cloned());
+            let number = |k: i64| (0..dims as u32).map(|d| k / 5i64.pow(d) % 5 - 2).collect::<Vec<i64>>();
+            let points: Vec<Vec<i64>> = (0..5i64.pow(dims as u32)).map(number).collect();
+            let found: Vec<&Vec<i64>> = points.iter().filter(|x| both.contains(x)).collect();
+            let isl = Isl::default();
+            let why = format!("seed {seed}: {p:?} where {context:?}");
+            assert_eq!(isl.is_empty(&both).unwrap(), found.is_empty(), "{why}");
+            assert_eq!(isl.set(&both).unwrap().is_empty().unwrap(), found.is_empty(), "{why}");
+            let shadow = isl.project(&both, dims - 1).unwrap();
+            assert!(found.iter().all(|x| shadow.contains(&x[..dims - 1])), "{why}: the shadow {shadow:?}");
+            if !found.is_empty() {
+                let gist = isl.gist(&p, &context).unwrap();
+                let same = |x: &&Vec<i64>| !context.contains(x) || gist.contains(x) == p.contains(x);
+                assert!(points.iter().all(|x| same(&x)), "{why}: the gist {gist:?}");
+                let hull = isl.hull(&[both.clone(), context.clone()]).unwrap();
+                assert!(points.iter().all(|x| !context.contains(x) || hull.contains(x)), "{why}: the hull {hull:?}");
+            }
+        }
     }
 
     #[test]
