@@ -180,6 +180,25 @@ fn a_row_that_misses_every_second_value_loses_no_instance() {
     compare(&scop, schedule.unwrap().order, &start, &expected, &[0, 1]);
 }
 
+/// T is whole in the outermost loop, and its values are used two iterations of the next one later.
+#[test]
+fn a_temporary_that_is_not_contracted_is_not_contracted_further_in() {
+    let text = "scop later {
+      T: i64[8] temporary;
+      A: i64[8] inout;
+      s(i < 8): T[i] = (i64(3) + A[i]);
+      U(i < 8): A[i] add = T[i];
+      order sequence {s} band i [serial] s(i) leaf {U} band i [serial] U(i) leaf
+    }";
+    let scop = crate::poly::parse::scop(text).unwrap();
+    let later = "order band once [parallel] s(0), U(0) band i [serial] s(i), U(i + 2) sequence {s} leaf {U} leaf }";
+    let schedule = crate::poly::parse::scop(&format!("{}{later}", text.split("order").next().unwrap()));
+    let start = start_values(&scop, 0);
+    let mut expected = start.clone();
+    reference::run(&scop, &scop.order, &mut expected);
+    compare(&scop, schedule.unwrap().order, &start, &expected, &[1]);
+}
+
 /// A tensor whose first values nothing depends on becomes a temporary.
 #[test]
 fn contracted_temporaries_lose_no_value() {

@@ -66,6 +66,10 @@ impl Lowering<'_> {
         let contractions = std::mem::take(&mut self.contractions);
         let mut out = None;
         for c in &contractions {
+            // The whole of it is in a workspace already: its values outlive iterations of the loops further in.
+            if self.tensors[c.private.tensor.0 as usize].is_some() {
+                continue;
+            }
             if self.is_fixed_here(&c.private, statements, site)
                 && let Some(shared) = shared(c, &self.scop.users(c.private.tensor))
                 && let Some(placed) = self.contracted(&c.private, shared, site, isl)?
