@@ -107,6 +107,12 @@ loop wave(M, N) {
     inout f64 A[M][N]
     for i in 1..M for j in 0..N-1 A[i][j] = A[i-1][j+1] + A[i][j]
 }
+loop table(N) {
+    in i32 ix[N]
+    in f64 V[N]
+    out f64 A[N]
+    for i in 0..N A[i] = V[ix[i]]
+}
 def corner(f64(9,9) X, f64(9,9) W) -> (Q) { Q(m,n) +=! X(m,k) * W(k,n) where m in 0..7, n in 0..6 }
 ";
 
@@ -381,9 +387,16 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     (
         "softmax",
         "store_at top at e(m); compute_at top at e(n); reorder e(n, m)",
-        &["in another iteration of loop n than", "the memory of `top` is for one iteration of loop `m` inside of loop `n`"],
+        &[
+            "in another iteration of loop n than",
+            "the memory of `top` is for one iteration of loop `m` inside of loop `n`",
+        ],
     ),
-    ("softmax", "store_at top at e(m); compute_at top at e(n); fuse e(m, n) -> f", &["in another iteration of loop f than"]),
+    (
+        "softmax",
+        "store_at top at e(m); compute_at top at e(n); fuse e(m, n) -> f",
+        &["in another iteration of loop f than"],
+    ),
     ("softmax", "compute_at e at Y(m)", &["`total` reads `e` and is not in loop `Y(m)`"]),
     ("scale", "cache_read A at i", &["`A` in loop `i` writes `A`", "i [", "<--"]),
     ("scale", "cache_read y at i", &["no array `y`", "A, x"]),
@@ -395,6 +408,7 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("gemm", "cache_read B at C(m)  pack B as (n / 16, k)", &["elements (0,0) and (0,1)", "share one location"]),
     ("gemm", "cache_read B at C(m)  pack B as (n / 16, q)", &["no dimension of the copy `q`", "k, n"]),
     ("gemm", "pack B as (n, k)", &["B"]),
+    ("table", "cache_read V at i  pack V as (d0)", &["`A` reads `V_cache` at computed subscripts"]),
     ("gemm", "cache_read B; cache_read B at C(m)", &["already read from a copy"]),
     (
         "gemm",

@@ -1,10 +1,11 @@
 //! The layout of a copy in memory.
 
 use crate::expr::syntax::{Expr, Kind, Operator};
-use crate::expr::{Affine, Var};
+use crate::expr::{Affine, BufferId, Var};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Form, Polyhedron, difference, minus, plus};
+use crate::poly::statement::Statement;
 use crate::poly::storage::{Digit, Private};
 use crate::poly::transform::state::Transformed;
 use crate::poly::transform::tree_edit::refuse;
@@ -27,6 +28,10 @@ pub fn copy_of(scop: &Scop, name: &str) -> Option<usize> {
 pub fn lay_out(before: &Transformed, which: usize, layout: &[Expr]) -> Result<Transformed> {
     let mut out = before.clone();
     let tensor = out.scop.privates[which].tensor;
+    if let Some(s) = out.scop.statements.iter().find(|s| gathers(s, tensor)) {
+        let name = &out.scop.tensor(tensor).name;
+        return refuse(format!("`{}` reads `{name}` at computed subscripts, which have no place in a layout", s.name));
+    }
     let shape = out.scop.tensor(tensor).shape.clone();
     let names = names_of(&out.scop, &out.scop.privates[which]);
     let digits = layout.iter().map(|e| digit(e, &names)).collect::<Result<Vec<_>>>()?;
@@ -41,6 +46,13 @@ pub fn lay_out(before: &Transformed, which: usize, layout: &[Expr]) -> Result<Tr
     }
     out.scop.privates[which].layout = digits;
     Ok(out)
+}
+
+/// Returns true if a statement reads a tensor at subscripts from data.
+fn gathers(s: &Statement, tensor: BufferId) -> bool {
+    let mut found = false;
+    s.visit_accesses(&mut |a| found |= a.buffer == tensor && a.index.iter().any(|i| i.affine().is_none()));
+    found
 }
 
 /// The iterators of the statement that fills the copy, or that writes it.
