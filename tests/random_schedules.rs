@@ -196,7 +196,8 @@ fn check(seed: u64, counts: &mut Counts, said: &mut String) -> Option<String> {
                 "across tiles of",
                 "belongs to no thread",
             ];
-            if alone.iter().any(|words| message.contains(words)) {
+            let is_alone = |message: &str| alone.iter().any(|words| message.contains(words));
+            if is_alone(&message) {
                 *counts.entry("refused without instances".into()).or_default() += 1;
             } else if let Err(why) = confirm(&message, &state.scop, &state.schedule) {
                 return Some(format!("{why}\n{}", all()));
@@ -204,11 +205,15 @@ fn check(seed: u64, counts: &mut Counts, said: &mut String) -> Option<String> {
                 *counts.entry("refused with a true counterexample".into()).or_default() += 1;
             }
             kept = at;
-            // The primitives before it alone may not form a whole schedule.
-            if let Err((_, Error::Schedule(refusal))) = transform::apply_all(&original, &placed(&primitives[..kept]))
-                && alone.iter().any(|words| refusal.reason.contains(words))
-            {
-                return None;
+            // The primitives before it alone may not form a whole schedule, and where the order was legal with it one of them may
+            // not be without.
+            match transform::apply_all(&original, &placed(&primitives[..kept])) {
+                Err((_, Error::Schedule(refusal))) if is_alone(&refusal.reason) => return None,
+                Err((at, Error::Schedule(refusal))) if is_alone(&message) => {
+                    let why = confirm(&refusal.to_string(), &states[at + 1].scop, &states[at + 1].schedule).err()?;
+                    return Some(format!("{why}\n{}", with(&text, &primitives[..=at])));
+                }
+                _ => {}
             }
         }
         Err((_, e)) => return Some(format!("{e}\n{}", with(&text, &primitives))),
