@@ -187,6 +187,11 @@ impl Pool {
     /// are the same.
     #[doc(hidden)]
     pub fn enter(&self) -> Crew<'_> {
+        self.enter_with(&mut spawn)
+    }
+
+    /// As [`Pool::enter`], with the threads that `spawn` makes for a process that has none.
+    fn enter_with(&self, spawn: Spawn) -> Crew<'_> {
         let held = match self.workers.try_lock() {
             Ok(guard) => Some(guard),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -195,7 +200,7 @@ impl Pool {
         let mut held = held.filter(|workers| !workers.handles.is_empty());
         if let Some(workers) = &mut held {
             if workers.process != std::process::id() {
-                **workers = Workers::start(self.threads(), &mut spawn);
+                **workers = Workers::start(self.threads(), spawn);
                 self.threads.store(workers.handles.len() + 1, Relaxed);
             }
             workers.call();

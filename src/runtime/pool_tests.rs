@@ -164,5 +164,35 @@ fn the_child_of_a_fork_has_as_many_threads() {
         pool.workers.lock().unwrap().process = 0;
         assert_eq!(pool.enter().threads(), 3);
         assert_eq!(pool.threads(), 3);
+        assert_eq!(pool.workers.lock().unwrap().process, std::process::id());
     }
+}
+
+#[test]
+fn the_child_of_a_fork_has_the_threads_that_there_are() {
+    let pool = Pool::new(3).unwrap();
+    pool.workers.lock().unwrap().process = 0;
+    let mut left = 1;
+    let crew = pool.enter_with(&mut |worker, work| {
+        left = usize::checked_sub(left, 1).ok_or(std::io::ErrorKind::WouldBlock)?;
+        spawn(worker, work)
+    });
+    assert_eq!((crew.threads(), pool.threads()), (2, 2));
+}
+
+/// A thread allocates when it starts, which no run may do.
+#[test]
+fn all_threads_have_started_when_there_is_a_pool() {
+    let started = Arc::new(AtomicUsize::new(0));
+    let _pool = Pool::with_spawn(4, &mut |worker, work| {
+        let started = started.clone();
+        let late = move || {
+            std::thread::sleep(Duration::from_millis(20));
+            started.fetch_add(1, SeqCst);
+            work();
+        };
+        spawn(worker, Box::new(late))
+    })
+    .unwrap();
+    assert_eq!(started.load(SeqCst), 3);
 }

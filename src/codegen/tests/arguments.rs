@@ -3,6 +3,7 @@
 
 use super::program::{Builder, Case, at, data};
 use crate::codegen::regalloc::allocation::{Allocation, Place, RegisterFile, Step};
+use crate::codegen::regalloc::checker;
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Inst, Lane, VType};
 use crate::codegen::{Target, regalloc};
@@ -86,4 +87,20 @@ pub fn exchanged(target: &Target) -> (Case, Vec<Allocation>) {
     };
     let all = (0..24).map(in_order).collect();
     (case, all)
+}
+
+/// Two arguments that enter the function in one place.
+#[test]
+fn arguments_that_share_a_place_are_refused() {
+    let function = case().function;
+    for target in [Target::avx2(), Target::neon()] {
+        let mut wrong = regalloc::allocate(&function, &target).unwrap();
+        wrong.entry[2] = wrong.entry[1];
+        let message = checker::check(&function, &wrong, &target).unwrap_err().to_string();
+        let end = format!(
+            "instruction 0, {:?}: two arguments of the calling convention share a place",
+            Some(&function.insts[0])
+        );
+        assert!(message.contains(&end), "{message}");
+    }
 }

@@ -238,6 +238,31 @@ fn whole_registers_are_moved_by_plain_instructions() {
     }
 }
 
+/// One element of one or two bytes is taken out of its register; several of them are stored under a mask, which AVX2 does not have
+/// for such lanes.
+#[test]
+fn single_bytes_and_halves_are_stored_without_masks() {
+    for (target, mem, lane) in [
+        (Target::avx2(), DType::I8, Lane::I8),
+        (Target::avx2(), DType::U16, Lane::I16),
+        (Target::avx512(), DType::I8, Lane::I8),
+        (Target::avx512(), DType::U16, Lane::I16),
+        (Target::avx512(), DType::U8, Lane::I32),
+    ] {
+        for (count, alone) in [(1, true), (3, false)] {
+            let mut b = Builder::new("elements");
+            let (p, dst) = (b.argument(0), b.vreg());
+            let ty = VType { lane, lanes: (target.vector_bytes / lane.bytes()) as u8 };
+            b.push(Inst::VConst { dst, ty, bits: 1 });
+            b.push(Inst::VStore { src: dst, ty, mem, addr: at(p, 0), part: Some(LaneRange { first: 0, count }) });
+            let allocation = regalloc::allocate(&b.function, &target).unwrap();
+            let text = disassemble(&assemble::emit(&b.function, &allocation, target.isa).unwrap(), target.isa).unwrap();
+            let extracted = text.lines().filter(|l| l.contains(" vpextr") && l.contains("[r")).count();
+            assert_eq!(extracted == 1 && !text.contains("{k"), alone, "{}, {mem}: {text}", target.name);
+        }
+    }
+}
+
 #[test]
 fn bytes_a_few_apart_are_shuffled() {
     for (target, mem, lane, distance, blocks) in [

@@ -283,6 +283,33 @@ fn windows_are_counted() {
     let report = optimized(&chain(60, summed), &options).report.extraction;
     let Outcome::Windows { solved, of } = report.outcome else { panic!("{report}") };
     assert!(solved == of && of > 3 && report.bound_ns.is_none(), "{report}");
+    let report = optimized(&chain(60, summed), &EgraphOptions::default()).report.extraction;
+    assert!(matches!(report.outcome, Outcome::Solved(_)), "{report}");
+}
+
+/// A product may read a transposition in place, also where another way to compute it reads no transposition.
+#[test]
+fn a_transposition_is_a_view_for_one_of_several_readers() {
+    for equal in [false, true] {
+        let mut b = GraphBuilder::new("view");
+        let (x, w) = (b.input("x", DType::F32, &[16, 32]), b.input("w", DType::F32, &[16, 8]));
+        let turned = b.transpose(x, &[1, 0]).unwrap();
+        let product = b.matmul(turned, w).unwrap();
+        let other = b.op(Op::MatMul { transpose_a: true, transpose_b: false }, &[x, w]).unwrap()[0];
+        b.output("product", product).unwrap();
+        b.output("other", other).unwrap();
+        let mut loaded = load(&b.build().unwrap()).unwrap();
+        if equal {
+            let [product, other] = loaded.network.outputs[..] else { panic!("two outputs") };
+            loaded.network.egraph.union(product, other);
+            loaded.network.rebuild();
+        }
+        let (network, target) = (&loaded.network, Target::avx512());
+        let problem = Problem::new(network, &network.outputs, &unpriced(&target), Terms::Current).unwrap();
+        assert_eq!(problem.classes.iter().any(|list| list.len() == 2), equal);
+        let views: Vec<&Candidate> = problem.classes.iter().flatten().filter(|k| k.through.is_some()).collect();
+        assert!(matches!(views[..], [Candidate { op: Some(Op::Transpose { .. }), .. }]), "{}, {equal}", views.len());
+    }
 }
 
 /// A prologue of a sum is not stored: an output does not enter the kernel through another prologue.

@@ -425,6 +425,20 @@ mod tests {
         }
     }
 
+    /// Writes on one side of a diagonal and reads on the other have no element in common, which intervals do not tell.
+    #[test]
+    fn the_sides_of_a_diagonal_are_apart() {
+        for (side, depends) in [("j - i - 1", false), ("j - i", true)] {
+            let text = format!(
+                "scop sides {{ A: f32[900][900] inout; B: f32[900][900] output; C: f32[900] input;
+                   S(i < 900, j < 900) if i - j >= 0: A[i][j] = C[j];
+                   T(i < 900, j < 900) if {side} >= 0: B[i][j] = A[i][j]; }}"
+            );
+            let d = analyze(&crate::poly::parse::scop(&text).unwrap()).unwrap();
+            assert_eq!(d.list.iter().any(|d| d.kind == Kind::Flow), depends, "{side}");
+        }
+    }
+
     #[test]
     fn sums_that_are_read_again_are_seen() {
         let text = "scop sums { A: f32[6][6] input; B: f32[6] inout;
