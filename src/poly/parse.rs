@@ -271,6 +271,54 @@ scop heat {
     }
 
     #[test]
+    fn private_temporaries_survive() {
+        let text = "\
+scop copied {
+  A: f32[8][32] input;
+  B: f32[8][32] output;
+  A_cache: f32[8][32] temporary;
+  t: f32[8] temporary;
+  S(i < 8, j < 32): A_cache[i][j] = A[i][j];
+  T(i < 8): t[i] = A[i][0];
+  U(i < 8, j < 32): B[i][j] = (A_cache[i][j] * t[i]);
+  order
+    band
+      i [serial] S(i), T(i), U(i)
+      sequence
+        {S}
+          band
+            j [serial] S(j)
+            leaf
+        {T}
+          leaf
+        {U}
+          band
+            j [serial] U(j)
+            leaf
+  private A_cache of A
+    io [serial tile 2] S(i), U(i)
+    as (d1 / 16, d0 / 1, d1 / 1 % 16)
+  private t
+    i [serial] T(i), U(i)
+}
+";
+        let scop = parse::scop(text).unwrap();
+        assert_eq!(scop.to_string(), text);
+        assert_eq!(scop.privates.len(), 2);
+        for (from, to, message) in [
+            ("private t", "private q", "invalid: scop, line 27: expected a tensor before this, found i"),
+            ("of A", "of C", "invalid: scop, line 24: expected a tensor before this, found io"),
+            (
+                "i [serial] T(i), U(i)\n}",
+                "i [serial] T(0), U(i)\n}",
+                "schedule refused: `t` is private to loop `i`, which does not contain all of its uses",
+            ),
+        ] {
+            assert_eq!(parse::scop(&text.replacen(from, to, 1)).unwrap_err().to_string(), message);
+        }
+    }
+
+    #[test]
     fn wrong_text_is_refused_with_its_line() {
         let scop = build::build("t", &samples::matmul(8, 6, 4)).unwrap();
         let text = scop.to_string();

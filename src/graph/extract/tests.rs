@@ -312,6 +312,38 @@ fn a_transposition_is_a_view_for_one_of_several_readers() {
     }
 }
 
+/// Sizes of expressions are bounded ahead, class by class; a class that stands behind its reader counts nothing there. What passes is
+/// cut.
+#[test]
+fn an_expression_that_is_too_long_is_cut() {
+    let doubled: Link = |b, x, _| {
+        let t = b.op(Op::Unary(UnaryOp::Tanh), &[x]).unwrap()[0];
+        b.mul(t, x).unwrap()
+    };
+    let loaded = load(&chain(12, doubled)).unwrap();
+    let (network, target) = (&loaded.network, Target::avx512());
+    let mut problem = Problem::new(network, &network.outputs, &unpriced(&target), Terms::Current).unwrap();
+    let bounded = problem.edges.len();
+    let first = problem.edges[0];
+    for reader in (0..problem.classes.len()).map(|c| (c, 0)) {
+        for producer in problem.candidate(reader).children.clone().into_iter().map(|d| (d, 0)) {
+            let joined = problem.edges.iter().any(|e| (e.producer, e.reader) == (producer, reader));
+            if problem.candidate(producer).op.is_some() && !joined {
+                problem.edges.push(Edge { producer, reader, ..first });
+            }
+        }
+    }
+    assert!(problem.edges.len() > bounded);
+    let mut rows = Constraints::new(&problem);
+    let before = rows.program.rows.len();
+    let (_, values) = greedy::solve(&problem, &mut rows).unwrap();
+    assert!(rows.program.rows.len() > before);
+    let answer = Answer::new(&problem, &rows, &values);
+    assert!(rows.program.holds(&values) && cuts(&problem, &rows, &values, &answer).is_empty());
+    let joined = rows.f.iter().filter(|&&f| values[f]).count();
+    assert!(joined > 12, "{joined} of {}", problem.edges.len());
+}
+
 /// A prologue of a sum is not stored: an output does not enter the kernel through another prologue.
 #[test]
 fn an_output_is_no_second_prologue_of_a_sum() {

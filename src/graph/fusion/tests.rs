@@ -1,7 +1,7 @@
 use super::*;
 use crate::codegen::Target;
 use crate::expr::{Affine, Var};
-use crate::expr::{BinaryOp, BufferId, Expr, UnaryOp};
+use crate::expr::{BinaryOp, BufferId, Expr, Index, UnaryOp};
 use crate::graph::egraph::{EgraphOptions, Optimized, optimize};
 use crate::graph::fold::memo::Memo;
 use crate::graph::fusion::group::Group;
@@ -219,6 +219,27 @@ fn attention_reads_heads_in_place() {
     let joined = net.node(Op::Reshape { shape: vec![6, 24] }, &[back]);
     // The transposition stands in both products; the reshapes in none.
     assert_eq!(net.fuse(&[joined]), [vec![1, 2, 3], vec![4], vec![1, 5, 6]]);
+}
+
+/// Heads that lie in columns are transposed, then taken apart: the product reads both in place, the reshape by its subscripts.
+#[test]
+fn a_product_reads_through_a_transposition_and_a_reshape() {
+    let mut net = Net::default();
+    let x = net.input(&[6, 24]);
+    let turned = net.node(Op::Transpose { perm: vec![1, 0] }, &[x]);
+    let heads = net.node(Op::Reshape { shape: vec![3, 8, 6] }, &[turned]);
+    let w = net.constant(&[6, 16]);
+    let y = net.node(Op::MatMul { transpose_a: false, transpose_b: false }, &[heads, w]);
+    let (graph, groups) = net.chosen(&[y]);
+    assert_eq!(groups.len(), 1, "{graph}");
+    let nodes = |op: fn(&Op) -> bool| groups[0].nodes.iter().filter(|&&n| op(&graph.nodes[n as usize].op)).count();
+    assert_eq!((nodes(|op| matches!(op, Op::Reshape { .. })), groups[0].nodes.len()), (1, 3), "{graph}");
+    let mut taken_apart = false;
+    for d in &program(&graph, &groups[0]).unwrap().definitions {
+        let digit = |index: &Index| index.affine().is_some_and(|a| *a == Affine::var(Var(1)).plus(Var(0), 8));
+        d.body.visit_accesses(&mut |a| taken_apart |= a.index.iter().any(digit));
+    }
+    assert!(taken_apart);
 }
 
 #[test]
