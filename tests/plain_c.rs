@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tilewright::Stage;
 use tilewright::internal::language;
 use tilewright::internal::language::syntax::File;
-use tilewright::{Model, Options, Session, Tensor};
+use tilewright::{Model, Options, Session, Target, Tensor};
 
 fn has_gcc() -> bool {
     let found = Command::new("gcc").arg("--version").output().is_ok_and(|o| o.status.success());
@@ -43,10 +43,22 @@ fn with_gcc(text: &str, folder: &Path, count: usize) -> Vec<Tensor> {
 
 /// Runs `file` here and, as both stages print it, through gcc; the name and the outputs of each.
 fn both(file: File, name: &str, dims: &[(&str, i64)], sizes: Option<&str>) -> Vec<(String, Tensor, Tensor)> {
+    both_for(None, file, name, dims, sizes)
+}
+
+/// As [`both`], with the loops of a target that need not be this one.
+fn both_for(
+    target: Option<Target>,
+    file: File,
+    name: &str,
+    dims: &[(&str, i64)],
+    sizes: Option<&str>,
+) -> Vec<(String, Tensor, Tensor)> {
     let dims: BTreeMap<String, i64> = dims.iter().map(|d| (d.0.to_string(), d.1)).collect();
     let options = Options { dims, ..Options::default() };
+    let printed = Options { target, ..options.clone() };
     let model = Model::from_program(file, None, sizes).unwrap();
-    let text = |stage| model.explain(&options, stage, None).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let text = |stage| model.explain(&printed, stage, None).unwrap_or_else(|e| panic!("{name}: {e}"));
     let module = Arc::new(model.compile_module(&options).unwrap_or_else(|e| panic!("{name}: {e}")).0);
     let session = Session::new(module.clone(), 1).unwrap();
     let known: BTreeMap<String, Tensor> = session.initial_values().unwrap().into_iter().collect();
@@ -122,5 +134,24 @@ fn gathers_padding_functions_and_seeded_arrays() {
         for (output, ours, theirs) in both(file, &format!("text-{i}"), &[("H", 9), ("W", 11)], None) {
             assert_eq!(difference(&ours, &theirs, 1e-5), None, "{output}");
         }
+    }
+}
+
+/// Groups of bytes that are packed before the loops are written as words, by a pointer to the memory of another argument.
+#[test]
+fn bytes_that_are_packed_as_words() {
+    if !has_gcc() {
+        return;
+    }
+    let text = "def p(u8(M,K) A, i8(K,N) B) -> (C) { C(m,n) +=! i32(A(m,k)) * i32(B(k,n)) }";
+    let dims = [("M", 256), ("K", 512), ("N", 256)];
+    let target = Target::all().into_iter().find(|t| t.name == "x86-64-avx512-vnni");
+    let sizes = dims.iter().map(|d| (d.0.to_string(), d.1)).collect();
+    let options = Options { dims: sizes, target: target.clone(), ..Options::default() };
+    let file = || language::parse("t.tile", text).unwrap();
+    let loops = Model::from_program(file(), None, None).unwrap().explain(&options, Stage::LoopsC, None).unwrap();
+    assert!(loops.contains("may_alias"), "{loops}");
+    for (output, ours, theirs) in both_for(target, file(), "words", &dims, None) {
+        assert_eq!(difference(&ours, &theirs, 0.0), None, "{output}");
     }
 }

@@ -149,6 +149,12 @@ impl Names<'_> {
             Expr::Select(c, a, b) => (format!("{} ? {} : {}", word(c)?, word(a)?, word(b)?), Tightness::Other),
             Expr::Cast(DType::Bool, a) => (format!("{} != 0", word(a)?), Tightness::Other),
             Expr::Cast(t, a) => (format!("({}){}", type_of(*t)?, word(a)?), Tightness::Sign),
+            // integers of one width differ in their type alone
+            Expr::Bitcast(t, a)
+                if t.is_integer() && self.dtype(a).is_integer() && t.bytes() == self.dtype(a).bytes() =>
+            {
+                (format!("({}){}", type_of(*t)?, word(a)?), Tightness::Sign)
+            }
             Expr::Bitcast(..) => return Err(Error::Unsupported("the bits of a number have no name in plain C".into())),
         })
     }
