@@ -267,6 +267,15 @@ impl Inst {
         self.group() == Group::Store || matches!(self, Inst::TileStore { .. })
     }
 
+    /// Returns true if the instruction does nothing but give its registers what follows from others, and from memory at its address
+    /// alone. Not a copy, which costs less than a register that keeps its value.
+    pub fn only_computes(&self) -> bool {
+        let mut updates = false;
+        self.registers(|_, access, _| updates |= access.reads() && access.writes());
+        let elsewhere = matches!(self, Inst::VGatherIndex { .. } | Inst::VLoadWhere { .. });
+        !(updates || elsewhere || self.is_tile() || self.writes_memory() || matches!(self, Inst::VCopy { .. }))
+    }
+
     /// Returns true if the value written is the same wherever the instruction stands: it may be rematerialized.
     pub fn is_constant(&self) -> bool {
         matches!(self, Inst::Imm { .. } | Inst::VConst { .. } | Inst::VIota { .. })

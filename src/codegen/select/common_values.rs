@@ -107,19 +107,15 @@ impl Pass<'_> {
         let (key, dst) = match node {
             Node::Splat { dst, ty, value } => (Key::Splat(*ty, value.clone()), dst.0),
             Node::Inst(inst) => {
-                let pure = match inst {
+                let known = match inst {
                     Inst::VLoad { .. } | Inst::VBroadcast { .. } | Inst::VGather { .. } => true,
-                    Inst::VCopy { .. } | Inst::VTensor { .. } | Inst::VGatherIndex { .. } | Inst::VLoadWhere { .. } => {
-                        false
-                    }
                     inst => inst.group() == Group::Vector && inst.address().is_none(),
                 };
-                let (mut inst, mut dst, mut once) = (inst.clone(), None, pure);
+                let (mut inst, mut dst, mut once) = (inst.clone(), None, known && inst.only_computes());
                 inst.registers_mut(&mut |class, access, r| {
                     if class == Class::Vector {
                         once &= self.definitions[*r as usize] == 1;
                         if access.writes() {
-                            once &= !access.reads();
                             dst = Some(*r);
                             *r = 0;
                         }

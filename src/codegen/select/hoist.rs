@@ -5,7 +5,6 @@
 
 use crate::codegen::select::register_pressure::{RegisterPressure, defined, used};
 use crate::codegen::select::tree::{Loop, Node, Pointer, Root};
-use crate::codegen::vcode::Inst;
 use crate::expr::{Affine, Var};
 use std::collections::{HashMap, HashSet};
 
@@ -30,11 +29,11 @@ pub fn hoist_invariants(mut l: Loop, registers: usize, pointers: &[Pointer]) -> 
                 && used(&node).iter().all(constant)
                 && match &node {
                     Node::Inst(inst) => match inst.address() {
-                        None => pure(inst),
+                        None => inst.only_computes(),
                         Some(a) => {
                             let p = &pointers[a.base.0 as usize];
                             loads
-                                && pure(inst)
+                                && inst.only_computes()
                                 && !moves(&p.bytes)
                                 && (l.at_least_once || p.bytes.is_constant())
                                 && !stored.contains(&p.root)
@@ -57,20 +56,6 @@ pub fn hoist_invariants(mut l: Loop, registers: usize, pointers: &[Pointer]) -> 
     }
     before.push(Node::Loop(l));
     before
-}
-
-/// Instructions whose result depends on their operands (and memory) only, and that do nothing else.
-fn pure(inst: &Inst) -> bool {
-    !inst.is_tile()
-        && !inst.writes_memory()
-        && !matches!(
-            inst,
-            Inst::VFma { .. }
-                | Inst::VFmaMemory { .. }
-                | Inst::VGatherIndex { .. }
-                | Inst::VLoadWhere { .. }
-                | Inst::VCopy { .. }
-        )
 }
 
 fn stored_root(node: &Node, pointers: &[Pointer]) -> Option<Root> {
