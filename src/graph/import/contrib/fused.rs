@@ -2,6 +2,7 @@
 
 use crate::expr::interval::ceil_div;
 use crate::expr::{BinaryOp, UnaryOp};
+use crate::graph::cost::FEW_ROWS;
 use crate::graph::import::convolution::conv_window;
 use crate::graph::import::importer::Importer;
 use crate::graph::import::node::Source;
@@ -126,9 +127,6 @@ pub(in crate::graph::import) fn quick_gelu(g: &mut Importer, n: &Source) -> Resu
     let gate = g.emit(Op::Sigmoid, &[scaled])?;
     Ok(vec![g.mul(x, gate)?])
 }
-
-/// Rows of a product with weights in blocks up to which the weights stay bytes.
-const FEW_ROWS: i64 = 16;
 
 /// The digits of 8 bits that the rows of `MatMulNBits` may be rounded to in each block. Without a level, or with that of f32, they keep
 /// their precision; f16 and bf16 have less than two digits.

@@ -5,15 +5,13 @@
 //! the cheaper ones.
 
 use crate::expr::BinaryOp;
+use crate::graph::cost::FEW_ROWS;
 use crate::graph::egraph::network::Network;
 use crate::graph::op::{Op, ReduceOp};
 use crate::graph::rules::bytes::numbers::{Weights, weights};
 use crate::graph::rules::pattern::Match;
 use crate::runtime::DType;
 use egg::Id;
-
-/// Rows of a product beyond which its weights are widened too often. Unmeasured.
-const MOST_ROWS: i64 = 16;
 
 /// A product of few rows with constant numbers of 8 bits times scales.
 pub fn expanded(network: &mut Network, m: &Match) -> Option<Id> {
@@ -34,7 +32,7 @@ fn few_rows(network: &Network, m: &Match) -> Option<[Id; 2]> {
     let (x, w) = (operands[0], operands[1]);
     let rows: i64 = network.shape(m.class).iter().rev().skip(1).product();
     let of_floats = [x, m.class].iter().all(|&id| network.ty(id).dtype == DType::F32);
-    let few = of_floats && !network.is_constant(x) && network.rank(w) == 2 && rows <= MOST_ROWS;
+    let few = of_floats && !network.is_constant(x) && network.rank(w) == 2 && rows <= FEW_ROWS;
     few.then_some([x, w])
 }
 
