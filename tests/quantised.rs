@@ -381,33 +381,47 @@ fn few_rows_by_weights_of_bytes() {
         let y = b.matmul(x, w).unwrap();
         b.output("y", y).unwrap();
         let model = Model::from_graph(b.build().unwrap());
-        for (unit, hole) in [(1.0, None), (0.3, None), (1e-30, None), (1.0, Some(f32::NAN)), (1.0, Some(f32::INFINITY))]
-        {
-            let mut x: Vec<f32> = (0..rows * depth).map(|_| (random.below(401) as f32 - 200.0) * unit).collect();
-            if let Some(hole) = hole {
-                x[depth as usize - 1] = hole;
-            }
-            let input = Tensor::new(&[rows, depth], &x);
-            for target in host_targets().into_iter().chain(tilewright::Target::host()) {
-                let name = target.name.clone();
-                let options = Options { target: Some(target), ..Options::default() };
-                let y = model.compile(&options).unwrap().run(&[("x", &input)]).unwrap()[0].to_vec::<f32>();
-                for (at, &y) in y.iter().enumerate() {
-                    let (i, j) = (at / columns as usize, at % columns as usize);
-                    let row = &x[i * depth as usize..(i + 1) * depth as usize];
-                    let column = weights.iter().skip(j).step_by(columns as usize);
-                    let terms = row.iter().zip(column).map(|(&x, &w)| f64::from(x) * f64::from(w));
-                    let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
-                    let what =
-                        format!("{rows}x{depth}x{columns}, unit {unit}, hole {hole:?}: {y} at {i}, {j} on {name}");
-                    if hole.is_some() && i == 0 {
-                        assert!(!y.is_finite(), "{what}");
-                        continue;
-                    }
-                    let error = (f64::from(y) - sum * f64::from(scales[j])).abs();
-                    let allowed = if unit == 1.0 { 0.0 } else { 1e-5 * size * f64::from(scales[j]) };
-                    assert!(error <= allowed, "{what} is off by {error:e}");
+        let units = [(1.0, None), (0.3, None), (1e-30, None), (1.0, Some(f32::NAN)), (1.0, Some(f32::INFINITY))];
+        check_rows(random, &model, [rows, depth, columns], &units, |unit, row, j| {
+            let column = weights.iter().skip(j).step_by(columns as usize);
+            let terms = row.iter().zip(column).map(|(&x, &w)| f64::from(x) * f64::from(w));
+            let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
+            let scale = f64::from(scales[j]);
+            (sum * scale, if unit == 1.0 { 0.0 } else { 1e-5 * size * scale })
+        });
+    }
+}
+
+/// Compares products of rows `x` with a matrix, on each target of this host, with what `expected` says for a row and a column: the sum
+/// and how far off it may be. Rows are whole numbers times a unit; a last number that is none reaches the results of its row alone.
+fn check_rows(
+    random: &mut Random,
+    model: &Model,
+    [rows, depth, columns]: [i64; 3],
+    units: &[(f32, Option<f32>)],
+    expected: impl Fn(f32, &[f32], usize) -> (f64, f64),
+) {
+    for &(unit, hole) in units {
+        let mut x: Vec<f32> = (0..rows * depth).map(|_| (random.below(401) as f32 - 200.0) * unit).collect();
+        if let Some(hole) = hole {
+            x[depth as usize - 1] = hole;
+        }
+        let input = Tensor::new(&[rows, depth], &x);
+        for target in host_targets().into_iter().chain(tilewright::Target::host()) {
+            let name = target.name.clone();
+            let options = Options { target: Some(target), ..Options::default() };
+            let y = model.compile(&options).unwrap().run(&[("x", &input)]).unwrap()[0].to_vec::<f32>();
+            assert_eq!(y.len() as i64, rows * columns);
+            for (at, &y) in y.iter().enumerate() {
+                let (i, j) = (at / columns as usize, at % columns as usize);
+                let what = format!("{rows}x{depth}x{columns}, unit {unit}, hole {hole:?}: {y} at {i}, {j} on {name}");
+                if hole.is_some() && i == 0 {
+                    assert!(!y.is_finite(), "{what}");
+                    continue;
                 }
+                let (sum, allowed) = expected(unit, &x[i * depth as usize..(i + 1) * depth as usize], j);
+                let error = (f64::from(y) - sum).abs();
+                assert!(error <= allowed, "{what} is off by {error:e} from {sum}");
             }
         }
     }
@@ -462,36 +476,16 @@ fn few_rows_by_weights_in_blocks() {
         b.output("y", y).unwrap();
         let model = Model::from_graph(b.build().unwrap());
         let bound = if case % 2 == 0 { [8e-3, 3.1e-5, 1e-6][digits as usize - 1] } else { 1e-6 };
-        for (unit, hole) in [(1.0, None), (0.3, None), (1.0, Some(f32::NAN)), (1.0, Some(f32::INFINITY))] {
-            let depth = blocks * terms;
-            let mut x: Vec<f32> = (0..rows * depth).map(|_| (random.below(401) as f32 - 200.0) * unit).collect();
-            if let Some(hole) = hole {
-                x[depth as usize - 1] = hole;
+        let units = [(1.0, None), (0.3, None), (1.0, Some(f32::NAN)), (1.0, Some(f32::INFINITY))];
+        check_rows(random, &model, [rows, blocks * terms, columns], &units, |unit, row, j| {
+            let (mut sum, mut size) = (0.0, 0.0);
+            for (k, &x) in row.iter().enumerate() {
+                let scale = scales[k / terms as usize * columns as usize + j];
+                let weight = f64::from(w[k * columns as usize + j]) * f64::from(scale);
+                (sum, size) = (sum + f64::from(x) * weight, size + weight.abs());
             }
-            let input = Tensor::new(&[rows, depth], &x);
-            for target in host_targets().into_iter().chain(tilewright::Target::host()) {
-                let name = target.name.clone();
-                let options = Options { target: Some(target), ..Options::default() };
-                let y = model.compile(&options).unwrap().run(&[("x", &input)]).unwrap()[0].to_vec::<f32>();
-                for (at, &y) in y.iter().enumerate() {
-                    let (i, j) = (at / columns as usize, at % columns as usize);
-                    let row = &x[i * depth as usize..(i + 1) * depth as usize];
-                    let (mut sum, mut size) = (0.0, 0.0);
-                    for (k, &x) in row.iter().enumerate() {
-                        let scale = scales[k / terms as usize * columns as usize + j];
-                        let weight = f64::from(w[k * columns as usize + j]) * f64::from(scale);
-                        (sum, size) = (sum + f64::from(x) * weight, size + weight.abs());
-                    }
-                    let what = format!("case {case}, unit {unit}, hole {hole:?}: {y} at {i}, {j} on {name}");
-                    if hole.is_some() && i == 0 {
-                        assert!(!y.is_finite(), "{what}");
-                        continue;
-                    }
-                    let error = (f64::from(y) - sum).abs();
-                    assert!(error <= bound * 200.0 * f64::from(unit) * size, "{what} is off by {error:e} from {sum}");
-                }
-            }
-        }
+            (sum, bound * 200.0 * f64::from(unit) * size)
+        });
     }
 }
 
