@@ -309,7 +309,7 @@ machine! {
     band_lane_cycles f64 = 1.2;
         "cycles", "One lane of a strided load outside of products", "Unmeasured";
     line_lane_cycles f64 = 2.4;
-        "cycles", "Such a lane where each has a cache line of its own", "On Zen 4 by `matrix_chain` and `optimal_bst`, elsewhere unmeasured";
+        "cycles", "Such a lane where each has a cache line of its own", "On Zen 4 fitted on `matrix_chain`, `quantize_rows` and `nussinov`, elsewhere unmeasured";
     lost_lane_cycles f64 = 1.5;
         "cycles", "One strided element of a statement beside the dominant one", "Unmeasured";
     strided_sum_cycles f64 = 3.0;
