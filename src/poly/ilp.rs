@@ -87,18 +87,14 @@ pub fn schedule_within(scop: &Scop, dependences: &Dependences, effort: Effort) -
 ///
 /// # Errors
 /// Those of isl.
-pub fn schedule_contiguous(
-    scop: &Scop,
-    dependences: &Dependences,
-    schedule: &Schedule,
-) -> Result<Option<(Schedule, SchedulingReport)>> {
+pub fn schedule_contiguous(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Result<Option<Schedule>> {
     let mut scheduler = Scheduler::new(scop, Effort { left: MAX_EFFORT });
     scheduler.innermost = scop.ids().filter_map(|id| Some((id, strided(scop, schedule, id)?))).collect();
     if scheduler.innermost.is_empty() {
         return Ok(None);
     }
-    let found = run(scop, dependences, scheduler)?;
-    Ok(Some(found).filter(|(_, report)| report.fallback.is_none()))
+    let (found, report) = run(scop, dependences, scheduler)?;
+    Ok(report.fallback.is_none().then_some(found))
 }
 
 /// The iterator along which a statement moves most bytes with unit stride, if the innermost rows of `schedule` do not use it.

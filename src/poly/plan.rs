@@ -185,7 +185,7 @@ fn candidates(
     let orders = [
         Some((Order::Ilp, schedule)),
         original.as_ref().ok().map(|o| (Order::Original, o)),
-        contiguous.as_ref().map(|(o, _)| (Order::Contiguous, o)),
+        contiguous.as_ref().map(|o| (Order::Contiguous, o)),
     ];
     for (order, schedule) in orders.into_iter().flatten() {
         // the first candidate is the default of the ILP's order

@@ -290,7 +290,7 @@ fn contiguous_iterators_are_held_back() {
     let language::lowered::Computation::Loop(scop) = lowered.computation else { panic!("a loop program") };
     let d = dependence::analyze(&scop).unwrap();
     let (near, _) = schedule(&scop, &d).unwrap();
-    let (found, _) = schedule_contiguous(&scop, &d, &near).unwrap().expect("`k` is innermost");
+    let found = schedule_contiguous(&scop, &d, &near).unwrap().expect("`k` is innermost");
     let names = |s: &Schedule| {
         let path = s.path(StatementId(0));
         let rows = path.iter().filter_map(|step| match step {
@@ -301,5 +301,5 @@ fn contiguous_iterators_are_held_back() {
     };
     assert_eq!([names(&near), names(&found)], ["ijk", "ikj"]);
     legality::check(&scop, &d, &found).unwrap();
-    assert_eq!(schedule_contiguous(&scop, &d, &found).unwrap().map(|f| names(&f.0)), None, "`j` is innermost");
+    assert_eq!(schedule_contiguous(&scop, &d, &found).unwrap().map(|f| names(&f)), None, "`j` is innermost");
 }
