@@ -1,13 +1,12 @@
 //! The instances of a statement as a polyhedron.
 
-use crate::poly::sets::polyhedron::Polyhedron;
+use crate::poly::sets::polyhedron::{Polyhedron, unit};
 use crate::poly::statement::Statement;
 
 impl Polyhedron {
     /// The instances of `statement`: its box and its domain.
     pub fn domain(statement: &Statement) -> Polyhedron {
-        let dims = statement.iterators.len();
-        let mut p = Polyhedron { dims, ..Polyhedron::default() };
+        let mut p = Polyhedron::universe(statement.iterators.len());
         p.add_domain(statement, 0);
         p
     }
@@ -15,11 +14,7 @@ impl Polyhedron {
     /// Restricts variables `first ..` to the instances of `statement`.
     pub fn add_domain(&mut self, statement: &Statement, first: usize) {
         for (i, it) in statement.iterators.iter().enumerate() {
-            let mut low = vec![0; self.dims + 1];
-            low[first + i] = 1;
-            let mut high = vec![0; self.dims + 1];
-            (high[first + i], high[self.dims]) = (-1, it.extent - 1);
-            self.inequalities.extend([low, high]);
+            self.bound(&unit(self.dims, first + i), 0, it.extent - 1);
         }
         for c in &statement.domain {
             self.inequalities.push(self.form(c, first));

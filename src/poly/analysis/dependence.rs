@@ -116,7 +116,7 @@ pub fn analyze(scop: &Scop) -> Result<Dependences> {
 /// quotients, as disjoint polyhedra without the domains.
 pub fn orders(scop: &Scop, first: StatementId, second: StatementId) -> Vec<Polyhedron> {
     let n = scop.statement(first).iterators.len();
-    let mut same = Polyhedron { dims: n + scop.statement(second).iterators.len(), ..Polyhedron::default() };
+    let mut same = Polyhedron::universe(n + scop.statement(second).iterators.len());
     let mut out = vec![];
     let mut node = &scop.order.root;
     loop {
@@ -151,7 +151,7 @@ pub fn orders(scop: &Scop, first: StatementId, second: StatementId) -> Vec<Polyh
 /// of data may have any value.
 pub fn meeting(reader: &Statement, guard: &[Affine], index: &[Index], writer: &Statement) -> Polyhedron {
     let n = reader.iterators.len();
-    let mut both = Polyhedron { dims: n + writer.iterators.len(), ..Polyhedron::default() };
+    let mut both = Polyhedron::universe(n + writer.iterators.len());
     both.add_domain(reader, 0);
     both.add_domain(writer, n);
     guard.iter().for_each(|g| both.inequalities.push(both.form(g, 0)));
@@ -242,7 +242,7 @@ fn add(
 ) -> Result<()> {
     let (a, b) = (scop.statement(source.statement), scop.statement(sink.statement));
     let n = a.iterators.len();
-    let mut relation = Polyhedron { dims: n + b.iterators.len(), ..Polyhedron::default() };
+    let mut relation = Polyhedron::universe(n + b.iterators.len());
     relation.add_domain(a, 0);
     relation.add_domain(b, n);
     let guards = source.guard.iter().map(|g| (g, 0)).chain(sink.guard.iter().map(|g| (g, n)));
@@ -314,7 +314,7 @@ pub fn reads_sums(s: &Statement, same: &[Affine], isl: &Isl) -> Result<bool> {
 /// until the sums are complete, its φ and the values that one step of it has.
 pub fn reads_sums_from(s: &Statement, same: &[Affine], order: Option<(&Affine, i64)>, isl: &Isl) -> Result<bool> {
     let n = s.iterators.len();
-    let mut pairs = Polyhedron { dims: 2 * n, ..Polyhedron::default() };
+    let mut pairs = Polyhedron::universe(2 * n);
     pairs.add_domain(s, 0);
     pairs.add_domain(s, n);
     for form in same {

@@ -10,7 +10,7 @@ use crate::poly::ilp::integer_program::{IntegerProgram, Linear};
 use crate::poly::ilp::scheduler::Scheduler;
 use crate::poly::schedule::Row;
 use crate::poly::sets::generators::generators;
-use crate::poly::sets::polyhedron::{Form, Polyhedron, minus};
+use crate::poly::sets::polyhedron::{Form, Polyhedron, minus, plus, unit};
 use crate::poly::statement::StatementId;
 use crate::runtime::Result;
 use std::collections::BTreeMap;
@@ -220,8 +220,7 @@ impl<'a> Scheduler<'a> {
             // z ≥ lo alone: every coefficient, and the value at lo, are at least 0.
             let mut corner: Form = reduced.ranges.iter().map(|r| r.0.unwrap_or(0)).collect();
             corner.push(1);
-            let unit = |j: usize| (0..=cone.dims).map(|i| i64::from(i == j)).collect();
-            Rc::new((0..cone.dims).map(unit).chain([corner]).collect())
+            Rc::new((0..cone.dims).map(|j| unit(cone.dims, j)).chain([corner]).collect())
         } else if let Some(known) = self.generators.get(&cone) {
             known.clone()
         } else {
@@ -256,14 +255,12 @@ fn cone(live: &Unsatisfied, exact: bool) -> Polyhedron {
     let r = &live.reduced;
     let mut out = Polyhedron { dims: r.free, equalities: r.equalities.clone(), inequalities: vec![] };
     for (j, (lo, hi)) in r.ranges.iter().enumerate() {
-        let mut unit = vec![0; r.free + 1];
-        unit[j] = 1;
+        let unit = unit(r.free, j);
         if let (Some(hi), true) = (hi, exact) {
             out.inequalities.push(minus(*hi, &unit));
         }
         if let Some(lo) = lo {
-            unit[r.free] = -lo;
-            out.inequalities.push(unit);
+            out.inequalities.push(plus(&unit, -lo));
         }
     }
     let mixed = |row: &&Form| row[..r.free].iter().any(|&c| c > 0) && row[..r.free].iter().any(|&c| c < 0);

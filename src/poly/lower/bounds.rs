@@ -1,22 +1,16 @@
 //! Constraints of the loops that are scanned: those of one loop, the lanes of a vector.
 
-use crate::poly::sets::polyhedron::{Form, Polyhedron, Reduced, minus};
-
-/// All constraints as inequalities.
-pub(super) fn both(p: &Polyhedron) -> Vec<Form> {
-    let equal = p.equalities.iter().flat_map(|e| [e.clone(), minus(0, e)]);
-    equal.chain(p.inequalities.iter().cloned()).collect()
-}
+use crate::poly::sets::polyhedron::{Form, Polyhedron, Reduced};
 
 /// The constraints that bound the last variable.
 pub(super) fn within_loop(p: &Polyhedron) -> Polyhedron {
-    let inequalities = both(p).into_iter().filter(|f| f[p.dims - 1] != 0).collect();
-    Polyhedron { dims: p.dims, equalities: vec![], inequalities }
+    let inequalities = p.as_inequalities().into_iter().filter(|f| f[p.dims - 1] != 0).collect();
+    Polyhedron::of_inequalities(p.dims, inequalities)
 }
 
 /// The values `first..end` of the last variable when its bounds are constants.
 fn constant_range(p: &Polyhedron) -> Option<(i64, i64)> {
-    let alone = both(p).iter().all(|f| f[..p.dims - 1].iter().all(|&c| c == 0));
+    let alone = p.as_inequalities().iter().all(|f| f[..p.dims - 1].iter().all(|&c| c == 0));
     let r = Reduced::new(p);
     let (lo, hi) = r.range(r.forms.get(p.dims - 1)?);
     (alone && !r.empty).then_some((lo?, hi? + 1))
@@ -30,7 +24,7 @@ pub(super) fn lanes(p: &Polyhedron) -> Option<(Form, i64)> {
         form[p.dims] = first;
         return Some((form, end - first));
     }
-    let bounds = both(p);
+    let bounds = p.as_inequalities();
     let bound = |sign| bounds.iter().find(|f| f[last] == sign);
     let (Some(a), Some(b), 2) = (bound(1), bound(-1), bounds.len()) else { return None };
     let extent = a[p.dims] + b[p.dims] + 1;
@@ -42,15 +36,11 @@ pub(super) fn lanes(p: &Polyhedron) -> Option<(Form, i64)> {
 
 /// Returns the constraints with more variables after the others.
 pub(super) fn lift(p: &Polyhedron, dims: usize) -> Polyhedron {
-    let widen = |f: &Form| -> Form {
-        let (c, n) = (f[p.dims], p.dims);
-        f[..n].iter().copied().chain(std::iter::repeat_n(0, dims - n)).chain([c]).collect()
-    };
-    Polyhedron {
-        dims,
-        equalities: p.equalities.iter().map(widen).collect(),
-        inequalities: p.inequalities.iter().map(widen).collect(),
+    let mut out = p.clone();
+    while out.dims < dims {
+        out.add_variable();
     }
+    out
 }
 
 #[cfg(test)]
@@ -59,9 +49,7 @@ mod tests {
 
     #[test]
     fn lanes_may_begin_at_a_multiple_of_an_outer_variable() {
-        let between = |lower: Form, upper: Form| {
-            lanes(&Polyhedron { dims: 2, equalities: vec![], inequalities: vec![lower, upper] })
-        };
+        let between = |lower: Form, upper: Form| lanes(&Polyhedron::of_inequalities(2, vec![lower, upper]));
         // 16·o ≤ v ≤ 16·o + 15, 3 ≤ v ≤ 9, and o ≤ v ≤ 20
         assert_eq!(between(vec![-16, 1, 0], vec![16, -1, 15]), Some((vec![16, 0, 0], 16)));
         assert_eq!(between(vec![0, 1, -3], vec![0, -1, 9]), Some((vec![0, 0, 3], 7)));

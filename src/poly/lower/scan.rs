@@ -24,7 +24,7 @@ use super::{kind, loop_over};
 use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::expr::Bound;
 use crate::expr::{Affine, Var};
-use crate::poly::lower::bounds::{both, lanes, lift, within_loop};
+use crate::poly::lower::bounds::{lanes, lift, within_loop};
 use crate::poly::lower::state::{Class, Lowering, Mode, State};
 use crate::poly::schedule::{Node, Row, RowKind, parts_of};
 use crate::poly::sets::isl::Isl;
@@ -94,8 +94,7 @@ impl Site {
     }
 
     fn require(&mut self, more: &Polyhedron) {
-        self.context.equalities.extend(more.equalities.iter().cloned());
-        self.context.inequalities.extend(more.inequalities.iter().cloned());
+        self.context.intersect(more);
     }
 
     /// The row of tiles that a row of points lies in.
@@ -234,9 +233,9 @@ impl Lowering<'_> {
                 let mut here = guarded.with(v);
                 here.finish(row, Affine::var(v));
                 let mut all = own.clone();
-                all.inequalities.extend(region.inequalities.iter().cloned());
+                all.intersect(region);
                 let mut around = vec![];
-                let mut beyond = Polyhedron { dims, equalities: vec![], inequalities: vec![] };
+                let mut beyond = Polyhedron::universe(dims);
                 if !region.inequalities.is_empty() {
                     let both = isl.gist(&all, &here.context)?;
                     all = within_loop(&both);
@@ -252,9 +251,8 @@ impl Lowering<'_> {
                     let mut here = guarded.with(e);
                     here.finish(row, guarded.affine(&first).plus(e, 1));
                     let unit = here.form(&Affine::var(e), dims);
-                    let points = vec![unit.clone(), minus(extent - 1, &unit)];
                     here.require(&beyond);
-                    here.require(&Polyhedron { dims, equalities: vec![], inequalities: points });
+                    here.context.bound(&unit, 0, extent - 1);
                     let body = self.scan_rows(rest, child, statements, &here, isl)?;
                     let lanes =
                         if body.is_empty() { vec![] } else { vec![loop_over(e, extent, LoopKind::Vector, body)] };
@@ -328,8 +326,9 @@ impl Lowering<'_> {
             }
         };
         let above = difference(&inside.form(&Affine::var(inside.vars[dims - 1]), dims), &inside.form(&first, dims));
-        let inequalities = vec![minus(count - 1, &above), above];
-        Some(Polyhedron { dims, equalities: vec![], inequalities })
+        let mut values = Polyhedron::universe(dims);
+        values.bound(&above, 0, count - 1);
+        Some(values)
     }
 
     /// Returns the constraints of a loop's bounds on the variables outside of it, as far as the loop's own bounds do
@@ -344,18 +343,18 @@ impl Lowering<'_> {
     ) -> Result<Polyhedron> {
         let outer = site.vars.len();
         let drop = |f: &Form| f[..outer].iter().chain(&f[outer + 1..]).copied().collect::<Form>();
-        let inequalities: Vec<Form> = both(bounds).iter().filter(|f| f[outer] == 0).map(drop).collect();
-        let said = Polyhedron { dims: outer, equalities: vec![], inequalities };
+        let inequalities: Vec<Form> = bounds.as_inequalities().iter().filter(|f| f[outer] == 0).map(drop).collect();
+        let said = Polyhedron::of_inequalities(outer, inequalities);
         if said.inequalities.is_empty() {
             return Ok(said);
         }
         let mut loops = inside.context.clone();
-        loops.inequalities.extend(own.inequalities.iter().cloned());
+        loops.intersect(own);
         if isl.is_empty(&loops)? {
             return Ok(said);
         }
         let rest = isl.gist(&said, &isl.project(&loops, outer)?)?;
-        Ok(Polyhedron { dims: outer, equalities: vec![], inequalities: both(&rest) })
+        Ok(Polyhedron::of_inequalities(outer, rest.as_inequalities()))
     }
 
     /// A row of points as an unrolled or vector loop: when all of them exist, or when they live in a local tile.
@@ -374,9 +373,8 @@ impl Lowering<'_> {
         let mut inside = site.with(e);
         inside.finish(row, base.plus(e, 1));
         let dims = inside.vars.len();
-        let mut points = Polyhedron { dims, ..Polyhedron::default() };
-        let unit = inside.form(&Affine::var(e), dims);
-        points.inequalities = vec![unit.clone(), minus(tile - 1, &unit)];
+        let mut points = Polyhedron::universe(dims);
+        points.bound(&inside.form(&Affine::var(e), dims), 0, tile - 1);
         inside.require(&points);
         let summed = site.state.placed.iter().any(|p| p.sums);
         let local = site.state.mode == Mode::Body && summed || site.state.mode == Mode::Fill || row.pad > 1;
@@ -410,7 +408,7 @@ impl Lowering<'_> {
         }
         let position = site.vars.iter().position(|w| *w == v).expect("in scope");
         let (mut lower, mut upper) = (vec![], vec![]);
-        for f in both(bounds) {
+        for f in bounds.as_inequalities() {
             let c = f[position];
             let mut bound = f.clone();
             bound[position] = 0;
@@ -437,10 +435,7 @@ impl Lowering<'_> {
     fn instances(&self, id: StatementId, site: &Site) -> Polyhedron {
         let s = self.scop.statement(id);
         let first = site.vars.len();
-        let mut p = Polyhedron { dims: first + s.iterators.len(), ..Polyhedron::default() };
-        let context = lift(&site.context, p.dims);
-        p.equalities = context.equalities;
-        p.inequalities = context.inequalities;
+        let mut p = lift(&site.context, first + s.iterators.len());
         p.add_domain(s, first);
         for done in &site.rows {
             let Some((_, phi)) = done.phi.iter().find(|d| d.0 == id) else { continue };
@@ -448,8 +443,7 @@ impl Lowering<'_> {
             if done.tile == 1 {
                 p.equalities.push(offset);
             } else {
-                p.inequalities.push(minus(done.tile - 1, &offset));
-                p.inequalities.push(offset);
+                p.bound(&offset, 0, done.tile - 1);
             }
         }
         p
@@ -477,8 +471,7 @@ impl Lowering<'_> {
             scope = scope.with(*var);
             let dims = scope.vars.len();
             let remainder = scope.form(&value.clone().plus(*var, -divisor), dims);
-            scope.context.inequalities.push(minus(divisor - 1, &remainder));
-            scope.context.inequalities.push(remainder);
+            scope.context.bound(&remainder, 0, divisor - 1);
         }
         let dims = scope.vars.len();
         let asked = if partial {
@@ -503,22 +496,21 @@ impl Lowering<'_> {
                 }
             }
             let inequalities = all.iter().map(|a| scope.form(a, dims)).collect();
-            Polyhedron { dims, equalities: vec![], inequalities }
+            Polyhedron::of_inequalities(dims, inequalities)
         };
         let mut exists = scope.context.clone();
-        exists.inequalities.extend(asked.inequalities.iter().cloned());
-        exists.equalities.extend(asked.equalities.iter().cloned());
+        exists.intersect(&asked);
         if isl.is_empty(&exists)? {
             return Ok(vec![]);
         }
         let forms = |all: &[Affine]| {
             let inequalities = all.iter().map(|a| scope.form(a, dims)).collect();
-            Polyhedron { dims, equalities: vec![], inequalities }
+            Polyhedron::of_inequalities(dims, inequalities)
         };
         let whole = if solution.is_exact { self.whole_block(id, &value, &scope) } else { None };
         let asked = whole.map_or(asked, |all| forms(&all));
         let open = isl.gist(&asked, &scope.context)?;
-        let conditions: Vec<Affine> = both(&open).iter().map(|f| scope.affine(f)).collect();
+        let conditions: Vec<Affine> = open.as_inequalities().iter().map(|f| scope.affine(f)).collect();
         let divisions = self.lay_out(id, &value, &site.state)?;
         let store = self.store(id, &value, &site.state)?;
         self.stores += 1;

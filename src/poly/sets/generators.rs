@@ -141,7 +141,7 @@ fn onto(form: &[i64], x: &[i128], along: &[i128]) -> Result<Vec<i128>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::poly::sets::polyhedron::minus;
+    use crate::poly::sets::polyhedron::unit;
 
     fn sorted(p: &Polyhedron) -> Vec<Form> {
         let mut rows = generators(p).unwrap();
@@ -153,7 +153,7 @@ mod tests {
     fn vertices_rays_and_lines() {
         // 0 ≤ y ≤ x ≤ 3.
         let rows = vec![vec![1, 0, 0], vec![-1, 0, 3], vec![0, 1, 0], vec![1, -1, 0]];
-        let mut p = Polyhedron { dims: 2, equalities: vec![], inequalities: rows };
+        let mut p = Polyhedron::of_inequalities(2, rows);
         assert_eq!(sorted(&p), [[0, 0, 1], [3, 0, 1], [3, 3, 1]]);
         // On 2x = 3y the corner is not integral.
         p.equalities.push(vec![2, -3, 0]);
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(sorted(&p), Vec::<Form>::new());
         // y ≥ 2, x + y ≥ 3 without upper bounds; z in no constraint.
         let rows = vec![vec![0, 1, 0, -2], vec![1, 1, 0, -3]];
-        let p = Polyhedron { dims: 3, equalities: vec![], inequalities: rows };
+        let p = Polyhedron::of_inequalities(3, rows);
         assert_eq!(sorted(&p), [[-1, 1, 0, 0], [0, 0, -1, 0], [0, 0, 1, 0], [1, 0, 0, 0], [1, 2, 0, 1]]);
     }
 
@@ -176,11 +176,9 @@ mod tests {
         };
         let (mut vertices, mut empty) = (0, 0);
         for _ in 0..200 {
-            let mut p = Polyhedron { dims: 3, ..Polyhedron::default() };
+            let mut p = Polyhedron::universe(3);
             for v in 0..3 {
-                let mut low = vec![0; 4];
-                low[v] = 1;
-                p.inequalities.extend([minus(5, &low), low]);
+                p.bound(&unit(3, v), 0, 5);
             }
             for _ in 0..4 {
                 p.inequalities.push([5, 5, 5, 9].map(|n| random(n) - n / 2).to_vec());

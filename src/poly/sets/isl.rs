@@ -4,7 +4,7 @@
 //! is made on first use, so that problems which need no solver pay nothing. It is neither Send nor Sync. All that one
 //! [`Isl`] does is limited in isl's own count of operations: beyond it every question is answered with [`Error::Limit`].
 
-use crate::poly::sets::polyhedron::{Form, Polyhedron, Reduced, minus, plus};
+use crate::poly::sets::polyhedron::{Form, Polyhedron, Reduced, minus, plus, unit};
 use crate::runtime::{Error, Result};
 use isl_rs::{BasicSet, Context, DimType, LibISLError, Mat, Options, Set, Space, Val};
 use std::cell::OnceCell;
@@ -142,8 +142,7 @@ impl Isl {
         let gist = compute().map_err(|e| self.failed(e))?;
         let with_context = |p: &Polyhedron| {
             let mut both = p.clone();
-            both.equalities.extend(context.equalities.iter().cloned());
-            both.inequalities.extend(context.inequalities.iter().cloned());
+            both.intersect(context);
             both
         };
         let lost = Reduced::new(&with_context(&gist)).empty && !self.is_empty(&with_context(p))?;
@@ -200,8 +199,7 @@ fn least_point(p: &Polyhedron, is_empty: impl Fn(&Polyhedron) -> Result<bool>) -
         let (Some(mut lo), Some(mut hi)) = reduced.range(&reduced.forms[v]) else {
             return Err(Error::Internal("an unbounded polyhedron has no first point".into()));
         };
-        let mut unit = vec![0; p.dims + 1];
-        unit[v] = 1;
+        let unit = unit(p.dims, v);
         while lo < hi {
             let middle = lo + (hi - lo) / 2;
             p.inequalities.push(minus(middle, &unit));
@@ -276,13 +274,9 @@ mod tests {
         let isl = Isl::default();
         // 0 ≤ x ≤ 9, x ≤ y ≤ x + 3 on y; with 1 ≤ y ≤ 20 known only the upper bound is new.
         let rows = vec![vec![0, 1, 0], vec![0, -1, 9], vec![1, -1, 0], vec![-1, 1, 3]];
-        let p = Polyhedron { dims: 2, equalities: vec![], inequalities: rows };
+        let p = Polyhedron::of_inequalities(2, rows);
         let shadow = isl.project(&p, 1).unwrap();
-        let interval = |lo: i64, hi: i64| Polyhedron {
-            dims: 1,
-            equalities: vec![],
-            inequalities: vec![vec![1, -lo], vec![-1, hi]],
-        };
+        let interval = |lo: i64, hi: i64| Polyhedron::of_inequalities(1, vec![vec![1, -lo], vec![-1, hi]]);
         let sorted = |mut p: Polyhedron| {
             p.inequalities.sort_by_key(|r| std::cmp::Reverse(r[0]));
             p
@@ -295,12 +289,8 @@ mod tests {
     /// 2·y ≥ x − 3, 2·y ≤ x − 1 and y ≤ −1 have the points (0, −1) and (1, −1) where 0 ≤ x ≤ 2; isl's gist has none.
     #[test]
     fn gists_keep_the_points_of_the_context() {
-        let p = Polyhedron {
-            dims: 2,
-            equalities: vec![],
-            inequalities: vec![vec![-1, 2, 3], vec![1, -2, -1], vec![0, -1, -1]],
-        };
-        let context = Polyhedron { dims: 2, equalities: vec![], inequalities: vec![vec![1, 0, 0], vec![-1, 0, 2]] };
+        let p = Polyhedron::of_inequalities(2, vec![vec![-1, 2, 3], vec![1, -2, -1], vec![0, -1, -1]]);
+        let context = Polyhedron::of_inequalities(2, vec![vec![1, 0, 0], vec![-1, 0, 2]]);
         let gist = Isl::default().gist(&p, &context).unwrap();
         for x in 0..=2 {
             for y in -4..=4 {
@@ -321,22 +311,15 @@ mod tests {
                 let c = (0..dims).map(|_| if rng.random_bool(0.4) { 0 } else { rng.random_range(-2..=2) });
                 c.collect::<Vec<i64>>().into_iter().chain([rng.random_range(-most..=most)]).collect()
             };
-            let unit = |v: usize| (0..=dims).map(|d| i64::from(d == v)).collect::<Form>();
-            let context = Polyhedron {
-                dims,
-                equalities: vec![],
-                inequalities: (0..dims)
-                    .flat_map(|v| [plus(&unit(v), 2), minus(2, &unit(v))])
-                    .chain([form(4)])
-                    .collect(),
-            };
-            let mut p = Polyhedron { dims, equalities: vec![], inequalities: vec![form(3), form(3), form(3)] };
+            let mut context = Polyhedron::universe(dims);
+            (0..dims).for_each(|v| context.bound(&unit(dims, v), -2, 2));
+            context.inequalities.push(form(4));
+            let mut p = Polyhedron::of_inequalities(dims, vec![form(3), form(3), form(3)]);
             if seed % 3 == 0 {
                 p.equalities.push(form(2));
             }
             let mut both = context.clone();
-            both.equalities.extend(p.equalities.iter().cloned());
-            both.inequalities.extend(p.inequalities.iter().cloned());
+            both.intersect(&p);
             let number = |k: i64| (0..dims as u32).map(|d| k / 5i64.pow(d) % 5 - 2).collect::<Vec<i64>>();
             let points: Vec<Vec<i64>> = (0..5i64.pow(dims as u32)).map(number).collect();
             let found: Vec<&Vec<i64>> = points.iter().filter(|x| both.contains(x)).collect();
@@ -361,9 +344,7 @@ mod tests {
         // 29 is not a sum of sixes, tens and fifteens: the intervals prove nothing, and no point is near at hand.
         let mut hard = Polyhedron { dims: 3, equalities: vec![vec![6, 10, 15, -29]], ..Polyhedron::default() };
         for v in 0..3 {
-            let mut low = vec![0; 4];
-            low[v] = 1;
-            hard.inequalities.extend([minus(9, &low), low]);
+            hard.bound(&unit(3, v), 0, 9);
         }
         let isl = Isl::with_operations(4);
         let refused = isl.is_empty(&hard).unwrap_err();

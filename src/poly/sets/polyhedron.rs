@@ -19,6 +19,16 @@ pub struct Polyhedron {
 }
 
 impl Polyhedron {
+    /// All points of `dims` variables.
+    pub fn universe(dims: usize) -> Polyhedron {
+        Polyhedron::of_inequalities(dims, vec![])
+    }
+
+    /// The points of `dims` variables where every one of `inequalities` is ≥ 0.
+    pub fn of_inequalities(dims: usize, inequalities: Vec<Form>) -> Polyhedron {
+        Polyhedron { dims, equalities: vec![], inequalities }
+    }
+
     /// An affine form whose variable 0 is variable `first` here.
     pub fn form(&self, a: &Affine, first: usize) -> Form {
         let mut form = vec![0; self.dims + 1];
@@ -53,9 +63,7 @@ impl Polyhedron {
         }
         let q = self.add_variable();
         self.divide(&self.widen(form), q, tile);
-        let mut quotient = vec![0; self.dims + 1];
-        quotient[q] = 1;
-        quotient
+        unit(self.dims, q)
     }
 
     /// Requires that ⌊a / tile⌋ is ⌊b / tile⌋.
@@ -68,8 +76,24 @@ impl Polyhedron {
     pub fn divide(&mut self, form: &[i64], q: usize, tile: i64) {
         let mut rest = form.to_vec();
         rest[q] -= tile;
-        self.inequalities.push(minus(tile - 1, &rest));
-        self.inequalities.push(rest);
+        self.bound(&rest, 0, tile - 1);
+    }
+
+    /// Requires that `form` is in `least..=most`.
+    pub fn bound(&mut self, form: &[i64], least: i64, most: i64) {
+        self.inequalities.extend([minus(most, form), plus(form, -least)]);
+    }
+
+    /// All constraints as inequalities, of which an equality is two.
+    pub fn as_inequalities(&self) -> Vec<Form> {
+        let equal = self.equalities.iter().flat_map(|e| [e.clone(), minus(0, e)]);
+        equal.chain(self.inequalities.iter().cloned()).collect()
+    }
+
+    /// Requires `other`, over the same variables, as well.
+    pub fn intersect(&mut self, other: &Polyhedron) {
+        self.equalities.extend(other.equalities.iter().cloned());
+        self.inequalities.extend(other.inequalities.iter().cloned());
     }
 
     /// Requires `other` as well: its variable v is variable `variables[v]` here, those beyond are added.
@@ -93,6 +117,11 @@ impl Polyhedron {
         self.equalities.iter().all(|e| evaluate(e, point) == 0)
             && self.inequalities.iter().all(|e| evaluate(e, point) >= 0)
     }
+}
+
+/// Variable `v` of `dims` as a form.
+pub fn unit(dims: usize, v: usize) -> Form {
+    (0..=dims).map(|i| i64::from(i == v)).collect()
 }
 
 /// The value of a form at a point.
@@ -422,13 +451,10 @@ mod tests {
     #[test]
     fn reduction_solves_unit_equalities_and_propagates() {
         // x = y + r − 1, 0 ≤ x, y ≤ 9, 0 ≤ r ≤ 2, y ≥ x + 2 is impossible: x ≥ y − 1.
-        let mut p = Polyhedron { dims: 3, ..Default::default() };
+        let mut p = Polyhedron::universe(3);
         p.equalities.push(vec![1, -1, -1, 1]);
         for (v, hi) in [(0, 9), (1, 9), (2, 2)] {
-            let mut low = vec![0; 4];
-            low[v] = 1;
-            p.inequalities.push(low.clone());
-            p.inequalities.push(minus(hi, &low));
+            p.bound(&unit(3, v), 0, hi);
         }
         let r = Reduced::new(&p);
         assert!(!r.empty);
@@ -440,11 +466,9 @@ mod tests {
     #[test]
     fn a_point_near_at_hand_is_inside() {
         // 0 ≤ x, y, z ≤ 9 and: x < y; x + y = 9, where the ends of the ranges fail; 2x = 2y + 1, where nothing is near.
-        let mut p = Polyhedron { dims: 3, ..Default::default() };
+        let mut p = Polyhedron::universe(3);
         for v in 0..3 {
-            let mut low = vec![0; 4];
-            low[v] = 1;
-            p.inequalities.extend([minus(9, &low), low]);
+            p.bound(&unit(3, v), 0, 9);
         }
         let point = |p: &Polyhedron| Reduced::new(p).point(p);
         assert_eq!(point(&p), Some(vec![0, 0, 0]));
@@ -461,13 +485,10 @@ mod tests {
     fn digits_are_taken_apart() {
         // 4a + b = 4c + d + k, 0 ≤ a, c ≤ 9, 0 ≤ b, d ≤ 3.
         let digits = |k: i64, most: i64| {
-            let mut p = Polyhedron { dims: 4, ..Default::default() };
+            let mut p = Polyhedron::universe(4);
             p.equalities.push(vec![4, 1, -4, -1, -k]);
             for (v, hi) in [(0, 9), (1, most), (2, 9), (3, most)] {
-                let mut low = vec![0; 5];
-                low[v] = 1;
-                p.inequalities.push(low.clone());
-                p.inequalities.push(minus(hi, &low));
+                p.bound(&unit(4, v), 0, hi);
             }
             Reduced::new(&p)
         };

@@ -5,7 +5,7 @@ use crate::expr::{BufferId, Index};
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
-use crate::poly::sets::polyhedron::{Polyhedron, difference, minus, plus};
+use crate::poly::sets::polyhedron::{Polyhedron, difference, plus, unit};
 use crate::poly::statement::{Iterator, StatementId, TensorDecl};
 use crate::poly::storage::Private;
 use crate::poly::transform::state::Transformed;
@@ -106,18 +106,15 @@ impl InsertionPoint {
         isl: &Isl,
     ) -> Result<Option<Vec<Affine>>> {
         let (n, keep) = (self.rows.len(), self.rows.len() + shape.len());
-        let mut space = Polyhedron { dims: keep, ..Polyhedron::default() };
+        let mut space = Polyhedron::universe(keep);
         let extents = self.iterators.iter().map(|it| it.extent).chain(shape.iter().copied());
         for (v, extent) in extents.enumerate() {
-            let mut unit = vec![0; keep + 1];
-            unit[v] = 1;
-            space.inequalities.push(minus(extent - 1, &unit));
-            space.inequalities.push(unit);
+            space.bound(&unit(keep, v), 0, extent - 1);
         }
         let mut shadows = vec![];
         for t in accesses {
             let s = scop.statement(t.statement);
-            let mut p = Polyhedron { dims: keep + s.iterators.len(), ..Polyhedron::default() };
+            let mut p = Polyhedron::universe(keep + s.iterators.len());
             p.add_domain(s, keep);
             t.guard.iter().for_each(|g| p.inequalities.push(p.form(g, keep)));
             self.relate(&mut p, t.statement, 0, keep);
@@ -137,12 +134,11 @@ impl InsertionPoint {
             return Ok(None);
         }
         let hull = isl.gist(&isl.hull(&shadows)?, &space)?;
-        let equal = hull.equalities.iter().flat_map(|e| [e.clone(), minus(0, e)]);
         let affine = |f: Vec<i64>| {
             let terms = f[..keep].iter().enumerate().filter(|(_, c)| **c != 0);
             terms.fold(Affine::constant(f[keep]), |a, (v, &c)| a.plus(Var(v as u32), c))
         };
-        Ok(Some(equal.chain(hull.inequalities.iter().cloned()).map(affine).collect()))
+        Ok(Some(hull.as_inequalities().into_iter().map(affine).collect()))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::expr::syntax::{Expr, Kind, Operator};
 use crate::expr::{Affine, BufferId, Var};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
-use crate::poly::sets::polyhedron::{Form, Polyhedron, difference, minus, plus};
+use crate::poly::sets::polyhedron::{Form, Polyhedron, difference, plus, unit};
 use crate::poly::statement::Statement;
 use crate::poly::storage::{Digit, Private};
 use crate::poly::transform::state::Transformed;
@@ -118,11 +118,9 @@ fn digit(e: &Expr, names: &[String]) -> Result<Digit> {
 /// Two elements of a box with the same digits.
 fn collision(digits: &[Digit], shape: &[i64]) -> Result<Option<(Vec<i64>, Vec<i64>)>> {
     let m = shape.len();
-    let mut p = Polyhedron { dims: 2 * m, ..Polyhedron::default() };
-    let unit = |dims: usize, v: usize| -> Form { (0..=dims).map(|i| i64::from(i == v)).collect() };
+    let mut p = Polyhedron::universe(2 * m);
     for v in 0..2 * m {
-        p.inequalities.push(unit(2 * m, v));
-        p.inequalities.push(minus(shape[v % m] - 1, &unit(2 * m, v)));
+        p.bound(&unit(2 * m, v), 0, shape[v % m] - 1);
     }
     for d in digits {
         let mut value = |first: usize| {

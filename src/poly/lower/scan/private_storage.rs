@@ -1,6 +1,6 @@
 //! Private storage: memory for the elements of a temporary that one iteration of some loops needs.
 
-use super::{Site, both};
+use super::Site;
 use crate::codegen::loopnest::Stmt;
 use crate::expr::Affine;
 use crate::expr::{BufferId, Index};
@@ -148,7 +148,7 @@ impl Lowering<'_> {
             }
             let (mut best, mut extent) = (Affine::constant(0), size);
             if !gathers && !shadows.is_empty() {
-                let hull = both(&isl.hull(&shadows)?);
+                let hull = isl.hull(&shadows)?.as_inequalities();
                 let bounds = |sign: i64| {
                     let inside = &inside;
                     let of = hull.iter().filter(move |f| f[dims - 1] == sign);

@@ -1,7 +1,8 @@
 //! Separation of full and partial tiles: a loop is divided into the part in which no statement needs a condition, and
 //! the rest.
 
-use super::{FixedRow, MAX_STORES, Shadow, Site, both, expands, rows_below};
+use super::{FixedRow, MAX_STORES, Shadow, Site, expands, rows_below};
+use crate::poly::lower::bounds::within_loop;
 use crate::poly::lower::state::Lowering;
 use crate::poly::schedule::{Node, Row};
 use crate::poly::sets::isl::Isl;
@@ -49,7 +50,7 @@ impl Lowering<'_> {
         isl: &Isl,
     ) -> Result<Vec<Form>> {
         let dims = inside.vars.len();
-        let mut wanted = Polyhedron { dims, ..Polyhedron::default() };
+        let mut wanted = Polyhedron::universe(dims);
         if self.stores > MAX_STORES {
             return Ok(vec![]);
         }
@@ -66,18 +67,16 @@ impl Lowering<'_> {
                 wanted.inequalities.extend(self.corners(*id, &blocks, inside, isl)?);
             }
             if innermost {
-                wanted.inequalities.extend(both(shadow));
+                wanted.inequalities.extend(shadow.as_inequalities());
             }
         }
         if wanted.inequalities.is_empty() {
             return Ok(vec![]);
         }
         let mut context = inside.context.clone();
-        context.inequalities.extend(own.inequalities.iter().cloned());
-        let open = isl.gist(&wanted, &context)?;
-        let mut with = Polyhedron { dims, ..Polyhedron::default() };
-        with.inequalities = both(&open).into_iter().filter(|f| f[dims - 1] != 0).collect();
-        context.inequalities.extend(with.inequalities.iter().cloned());
+        context.intersect(own);
+        let with = within_loop(&isl.gist(&wanted, &context)?);
+        context.intersect(&with);
         Ok(if isl.is_empty(&context)? { vec![] } else { with.inequalities })
     }
 
@@ -90,7 +89,7 @@ impl Lowering<'_> {
             .retain(|d| !blocks.iter().any(|b| std::ptr::eq(d.phi.as_ptr(), b.1.phi.as_ptr()) || d.phi == b.1.phi));
         let statement = self.scop.statement(id);
         // Variables: those in scope, the points, the iterators.
-        let mut p = Polyhedron { dims: dims + m + statement.iterators.len(), ..Polyhedron::default() };
+        let mut p = Polyhedron::universe(dims + m + statement.iterators.len());
         let inner = self.instances(id, &open);
         let shift = |f: &Form| -> Form {
             f[..dims].iter().copied().chain(std::iter::repeat_n(0, m)).chain(f[dims..].iter().copied()).collect()
@@ -107,7 +106,7 @@ impl Lowering<'_> {
         }
         let shadow = isl.project(&p, dims + m)?;
         let mut out = vec![];
-        for f in both(&shadow).into_iter().filter(|f| f[dims..dims + m].iter().any(|&c| c != 0)) {
+        for f in shadow.as_inequalities().into_iter().filter(|f| f[dims..dims + m].iter().any(|&c| c != 0)) {
             let mut corner: Form = f[..dims].iter().copied().chain([f[dims + m]]).collect();
             for (k, (_, done)) in blocks.iter().enumerate() {
                 let c = f[dims + k];
@@ -125,7 +124,7 @@ impl Lowering<'_> {
 /// a lower bound, the full part, the parts that break an upper bound. They are disjoint.
 fn divide(full: &[Form], dims: usize) -> Vec<Polyhedron> {
     let (lower, upper): (Vec<&Form>, Vec<&Form>) = full.iter().partition(|f| f[dims - 1] > 0);
-    let part = |inequalities: Vec<Form>| Polyhedron { dims, equalities: vec![], inequalities };
+    let part = |inequalities: Vec<Form>| Polyhedron::of_inequalities(dims, inequalities);
     let hold = |forms: &[&Form]| forms.iter().map(|f| (*f).clone()).collect::<Vec<_>>();
     let mut out = vec![];
     for j in (0..lower.len()).rev() {

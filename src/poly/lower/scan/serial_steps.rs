@@ -1,13 +1,13 @@
 //! Serial outermost rows around parallel rows: one parallel loop with barriers.
 
-use super::{Site, both, condition};
+use super::{Site, condition};
 use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::expr::{Affine, Var};
 use crate::poly::lower::loop_over;
 use crate::poly::lower::state::Lowering;
 use crate::poly::schedule::{Band, Node, Row, SchedulePart};
 use crate::poly::sets::isl::Isl;
-use crate::poly::sets::polyhedron::{Polyhedron, minus, plus};
+use crate::poly::sets::polyhedron::Polyhedron;
 use crate::poly::statement::StatementId;
 use crate::runtime::{Error, Result};
 
@@ -79,11 +79,14 @@ impl Lowering<'_> {
         let dims = inside.vars.len();
         let Some((shadows, hull)) = self.shadows(&part.statements, &inside, isl)? else { return Ok(vec![]) };
         let exists = isl.gist(&hull, &inside.context)?;
-        let conditions =
-            both(&exists).into_iter().map(|f| inside.affine(&f)).chain([Affine::var(z).scale(-1).offset(high)]);
+        let conditions = exists
+            .as_inequalities()
+            .into_iter()
+            .map(|f| inside.affine(&f))
+            .chain([Affine::var(z).scale(-1).offset(high)]);
         let conditions: Vec<Affine> = conditions.collect();
         inside.require(&exists);
-        let own = Polyhedron { dims, ..Polyhedron::default() };
+        let own = Polyhedron::universe(dims);
         let regions = self.regions(rows, child, &shadows, &inside, &own, isl)?;
         let body = self.branches(&rows[1..], child, &part.statements, &regions, &inside, isl)?;
         let value = Stmt::Let { var: z, value: Affine::var(u).offset(low), divisor: 1 };
@@ -94,6 +97,5 @@ impl Lowering<'_> {
 /// Adds the range of a variable in scope to the facts.
 fn limit(site: &mut Site, v: Var, (low, high): (i64, i64)) {
     let unit = site.form(&Affine::var(v), site.vars.len());
-    site.context.inequalities.push(plus(&unit, -low));
-    site.context.inequalities.push(minus(high, &unit));
+    site.context.bound(&unit, low, high);
 }

@@ -1,6 +1,6 @@
 //! Wavefronts of two rows of tiles (Lamport 1974): one parallel loop with barriers.
 
-use super::{Site, both, condition};
+use super::{Site, condition};
 use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::expr::Affine;
 use crate::poly::lower::loop_over;
@@ -51,7 +51,7 @@ impl Lowering<'_> {
             return Ok(vec![]);
         }
         let exists = isl.gist(&isl.hull(&shadows)?, &inside.context)?;
-        let conditions = both(&exists).iter().map(|f| inside.affine(f)).collect();
+        let conditions = exists.as_inequalities().iter().map(|f| inside.affine(f)).collect();
         inside.require(&exists);
         let body = self.scan_rows(&rows[2..], child, statements, &inside, isl)?;
         let permuted = Affine::constant(0).plus(u, stride);
