@@ -496,6 +496,35 @@ mod tests {
         }
     }
 
+    /// `t` has one element for each iteration of its private rows. In a loop outside of these, or in waves with one, memory is found
+    /// for each iteration of both loops: T runs in the first iteration of n alone and U in all, which is legal in m around n.
+    #[test]
+    fn private_values_stay_in_an_iteration_of_the_loops_that_divide_memory() {
+        let (m, n) = ("m [serial] T(m), U(m)", "n [serial] T(n), U(n)");
+        let wave = m.replace("serial", "wavefront");
+        for (rows, private, legal) in [
+            ([m, n], m.to_string(), true),
+            ([n, m], m.to_string(), false),
+            ([n, m], format!("{n} {m}"), true),
+            ([&wave, n], m.to_string(), false),
+            ([&wave, n], format!("{m} {n}"), true),
+        ] {
+            let first_alone = if private == m { "if -n >= 0" } else { "" };
+            let text = format!(
+                "scop moved {{ X: f32[4][6] input; Y: f32[4][6] output; t: f32[4] temporary;
+                   T(m < 4, n < 6) {first_alone}: t[m] = X[m][0]; U(m < 4, n < 6): Y[m][n] = (t[m] * X[m][n]);
+                   order band {} sequence {{T}} leaf {{U}} leaf
+                   private t {private} }}",
+                rows.join(" ")
+            );
+            let scop = crate::poly::parse::scop(&text).unwrap();
+            let said = verdict(&scop, &scop.order);
+            assert_eq!(said == "legal", legal, "{rows:?}, {private}: {said}");
+            let why = "the memory of `t` is for one iteration of loop `m` inside of loop `n`";
+            assert!(legal || said.contains(why), "{said}");
+        }
+    }
+
     #[test]
     fn malformed_trees_are_refused() {
         let (scop, mut schedule) = matmul();
