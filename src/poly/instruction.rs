@@ -266,7 +266,7 @@ pub fn select_by(
             Err(_) => {}
         }
     }
-    let reason = format!("no instruction accumulates {dtype} on this target");
+    let reason = format!("no fused product and sum of {dtype} on this target");
     Err(why.unwrap_or(Mismatch { part: MismatchPart::Table, reason }))
 }
 
