@@ -15,7 +15,7 @@ pub(super) fn check(node: &NodeProto, opset: i64) -> std::result::Result<(), Str
         let name = &attribute.name;
         let entry = row.split(' ').find(|e| !e.is_empty() && e.split(':').next() == Some(name));
         let Some(entry) = entry else {
-            return Err(unknown("attribute of the operator", name, &listed(row, opset)));
+            return Err(unknown("attribute", name, &listed(row, opset)));
         };
         let (first, last) = opsets(entry);
         if !(first..=last).contains(&opset) {
