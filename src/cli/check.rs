@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tilewright::instructions::TensorInstruction;
 use tilewright::internal::language;
 use tilewright::internal::runtime::error::unknown;
-use tilewright::internal::runtime::text::name;
+use tilewright::internal::runtime::text::{count, name};
 use tilewright::{Dim, Error, Model, Options, Result, Target};
 
 #[derive(clap::Args)]
@@ -146,7 +146,7 @@ impl Arguments {
             *counts.entry(node.op.mnemonic()).or_default() += 1;
         }
         let counts: Vec<String> = counts.iter().map(|(op, n)| format!("{n} {op}")).collect();
-        text += &format!("{} operators after folding: {}\n", graph.nodes.len(), counts.join(", "));
+        text += &format!("{} after folding: {}\n", count(graph.nodes.len(), "operator"), counts.join(", "));
         for &output in &graph.outputs {
             let value = graph.value(output);
             text += &format!("output {}: {}\n", name(&value.name), value.ty);

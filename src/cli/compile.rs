@@ -7,7 +7,7 @@ use super::progress::Progress;
 use crate::model_arguments::{CacheArguments, ModelArguments};
 use linkage::{Emit, LinkArguments};
 use std::path::{Path, PathBuf};
-use tilewright::internal::runtime::text::bytes;
+use tilewright::internal::runtime::text::{bytes, count};
 use tilewright::{Error, Module, Report, Result};
 
 #[derive(clap::Args)]
@@ -88,8 +88,8 @@ impl Arguments {
 /// A line about what was written.
 fn summary(written: &str, dims: &str, report: &Report) -> String {
     format!(
-        "{written}{dims}: {} kernels for {}, {} of code, {} of weights, {} of intermediate tensors, {} of scratch for each thread, compiled in {:.0} ms{}\n",
-        report.kernels.len(),
+        "{written}{dims}: {} for {}, {} of code, {} of weights, {} of intermediate tensors, {} of scratch for each thread, compiled in {:.0} ms{}\n",
+        count(report.kernels.len(), "kernel"),
         report.target,
         bytes(report.code_bytes),
         bytes(report.weights_bytes),

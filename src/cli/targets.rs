@@ -88,7 +88,7 @@ fn table() -> String {
             (_, false) => String::new(),
         };
         let line = format!(
-            "{:16} {:2} registers of {:3} bits, {:3.0} GFLOP/s f32 a core{mark}",
+            "{:18} {:2} registers of {:3} bits, {:3.0} GFLOP/s f32 a core{mark}",
             target.name,
             target.vector_registers,
             target.vector_bytes * 8,

@@ -234,14 +234,14 @@ impl std::fmt::Display for Report {
         )?;
         let threads = match self.measured_threads {
             0 => "predicted for 1 thread".to_string(),
-            1 => "predicted for 1 thread, measured on 1 thread".to_string(),
-            n => format!("predicted for 1 thread, measured on {n} threads"),
+            n => format!("predicted for 1 thread, measured on {}", text::count(n, "thread")),
         };
         let cached = match self.cached_kernels {
             0 => String::new(),
             n => format!(", {n} of these from the cache"),
         };
-        writeln!(f, "{} kernels, {} distinct{cached}; {threads}", self.kernels.len(), self.distinct_kernels)?;
+        let kernels = text::count(self.kernels.len(), "kernel");
+        writeln!(f, "{kernels}, {} distinct{cached}; {threads}", self.distinct_kernels)?;
         for kernel in &self.kernels {
             f.write_str(&kernel.text())?;
         }

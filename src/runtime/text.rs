@@ -53,9 +53,19 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
+/// A number of things that `noun` names one of: `1 kernel`, `2 kernels`.
+pub fn count(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_thing_is_not_several() {
+        assert_eq!([0, 1, 2].map(|n| count(n, "kernel")), ["0 kernels", "1 kernel", "2 kernels"]);
+    }
 
     #[test]
     fn active_characters_are_escaped_and_others_stay() {

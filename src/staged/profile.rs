@@ -75,7 +75,7 @@ impl StagedReport {
 impl std::fmt::Display for StagedReport {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         let StagedReport { model, target, compile_ms, parts, host, .. } = self;
-        writeln!(f, "{model} for {target}: {} parts, compiled in {compile_ms:.0} ms", parts.len())?;
+        writeln!(f, "{model} for {target}: {}, compiled in {compile_ms:.0} ms", text::count(parts.len(), "part"))?;
         for (i, part) in (1..).zip(parts) {
             let times = if part.runs > 1 { format!(", which runs {} times", part.runs) } else { String::new() };
             let counts = part.counts.as_ref().map_or(String::new(), |counts| {
@@ -84,7 +84,7 @@ impl std::fmt::Display for StagedReport {
             write!(f, "part {i}{times}{counts}: {}", part.report)?;
         }
         if !host.is_empty() {
-            writeln!(f, "{} steps of the host between the parts", host.len())?;
+            writeln!(f, "{} of the host between the parts", text::count(host.len(), "step"))?;
         }
         for step in host {
             let mut line = format!("  {:<40} measured {:>8.1} µs", step.operator, step.measured_us);

@@ -200,7 +200,7 @@ fn bench_shows_the_checks_of_subscripts() {
     let name = check["name"].as_str().unwrap();
     assert!(name.contains("column") && !json["kernels"].to_string().contains(name), "{json}");
     let text = succeeds(&program);
-    assert!(text.contains("1 kernels and 1 checks of subscripts from inputs"), "{text}");
+    assert!(text.contains("1 kernel and 1 check of subscripts from inputs"), "{text}");
     let row = text.lines().find(|line| line.ends_with(name)).unwrap_or_else(|| panic!("{text}"));
     assert!(row.contains(" µs ") && row.contains(" % ") && !row.contains("GFLOP/s"), "{text}");
 }

@@ -273,7 +273,7 @@ fn the_report_has_every_node_and_all_times() {
         assert!(kernel.measured_us.is_some_and(|us| us >= 0.0), "{first}");
     }
     let text = first.to_string();
-    for word in ["2 parts, compiled in", "part 2, for counts of ", "1 steps of the host", "NonZero", "nodes: found"] {
+    for word in ["2 parts, compiled in", "part 2, for counts of ", "1 step of the host", "NonZero", "nodes: found"] {
         assert!(text.contains(word), "{word}: {text}");
     }
     let whole = model(graph(

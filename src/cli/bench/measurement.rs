@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 use tilewright::internal::codegen::probe::PeakProbe;
-use tilewright::internal::runtime::text::{bytes, name};
+use tilewright::internal::runtime::text::{bytes, count, name};
 use tilewright::{AlgorithmReport, DType, Result, Sort, Target};
 
 /// The fields and their names are a contract.
@@ -181,7 +181,8 @@ const LISTED_NODES: usize = 8;
 fn table(m: &Measurement, sort: Sort) -> String {
     let mut text = String::new();
     let mut line = |l: String| writeln!(text, "{l}").expect("a string takes all text");
-    line(format!("{} on {}, {} threads: loaded and compiled in {:.0} ms", m.model, m.target, m.threads, m.compile_ms));
+    let threads = count(m.threads, "thread");
+    line(format!("{} on {}, {threads}: loaded and compiled in {:.0} ms", m.model, m.target, m.compile_ms));
     let Latency { min, median, p95 } = m.latency_ms;
     line(format!("latency {min:.4} ms minimum, {median:.4} median, {p95:.4} 95th percentile, {} runs", m.runs));
     line(format!("{:.1} GFLOP/s of {:.0}, {} of memory", m.gflops, m.peak_gflops, bytes(m.peak_memory_bytes)));
@@ -203,14 +204,14 @@ fn table(m: &Measurement, sort: Sort) -> String {
     let total = rows.iter().fold(0.0, |total, row| total + row.0);
     let checks = match m.checks.len() {
         0 => String::new(),
-        n => format!(" and {n} checks of subscripts from inputs"),
+        n => format!(" and {} of subscripts from inputs", count(n, "check")),
     };
-    let (which, count) = match sort {
+    let (which, most) = match sort {
         Sort::Time => ("the slowest", LISTED),
         Sort::Run => ("as they run", rows.len()),
     };
-    line(format!("{} kernels{checks}, {total:.0} µs; {which}:", m.kernels.len()));
-    for (us, what) in rows.iter().take(count) {
+    line(format!("{}{checks}, {total:.0} µs; {which}:", count(m.kernels.len(), "kernel")));
+    for (us, what) in rows.iter().take(most) {
         let share = 100.0 * us / total.max(1e-9);
         line(format!("{us:9.1} µs {share:5.1} % {what}"));
     }

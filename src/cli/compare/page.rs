@@ -5,10 +5,10 @@ use super::limits::{Machine, Work};
 use super::network::{Kernel, Network};
 use super::plot::{self, Bar, DARK, LIGHT, MIDDLE, Point};
 use super::program::{Origin, Program, Schedule};
-use super::table::{self, milliseconds, operations, percent};
+use super::table::{milliseconds, operations, percent};
 use crate::compare::report::ComparisonReport;
 use crate::html::{begin, escape, put};
-use tilewright::internal::runtime::text::bytes;
+use tilewright::internal::runtime::text::{bytes, count};
 
 const STYLE: &str = "
 h2 { margin-top: 2rem; }
@@ -26,7 +26,7 @@ mark { background: #ffe9a8; font-weight: bold; } summary { font-weight: 600; cur
 pub fn page(report: &ComparisonReport) -> String {
     let mut out = begin(&format!("{}: schedules side by side", report.file), STYLE);
     let (file, target) = (escape(&report.file), &report.target);
-    let threads = table::threads(report.threads);
+    let threads = count(report.threads, "thread");
     put(&mut out, &format!("<h1>{file}</h1><p>tilewright {}, {target}, {threads}.", report.version));
     for p in &report.programs {
         program(&mut out, p, &report.machine);
@@ -229,7 +229,7 @@ fn nest(out: &mut String, name: &str, text: &str, other: &str, open: bool) {
 fn limits(out: &mut String, machine: &Machine) {
     put(out, "<h2>The machine, measured in this run</h2><ul>");
     let (f32, f64, clock) = (machine.peak_f32, machine.peak_f64, machine.clock_ghz);
-    let threads = table::threads(machine.threads);
+    let threads = count(machine.threads, "thread");
     put(out, &format!("<li>{f32:.0} GFLOP/s of f32 and {f64:.0} of f64 with operands from L1, by {threads}"));
     put(out, &format!("<li>{clock:.2} GHz"));
     for level in &machine.levels {

@@ -6,7 +6,7 @@ use super::network::Network;
 use super::program::{Origin, Program};
 use crate::compare::report::ComparisonReport;
 use std::fmt::Write;
-use tilewright::internal::runtime::text::bytes;
+use tilewright::internal::runtime::text::{bytes, count};
 
 /// The whole comparison for a terminal.
 pub fn text(report: &ComparisonReport) -> String {
@@ -111,7 +111,7 @@ fn network(out: &mut String, n: &Network, report: &ComparisonReport) {
 }
 
 fn heading(out: &mut String, name: &str, work: &Work, machine: &Machine, target: &str) {
-    let threads = threads(machine.threads);
+    let threads = count(machine.threads, "thread");
     let (flops, moved) = (operations(work.flops), bytes(work.bytes));
     line(out, &format!("{name} on {target}, {threads}: {flops} on {moved} of {}", work.dtype));
     let peak = work
@@ -121,10 +121,6 @@ fn heading(out: &mut String, name: &str, work: &Work, machine: &Machine, target:
     let rate = machine.levels.iter().find(|l| l.name == work.home).map_or(0.0, |l| l.gb_per_second);
     let ms = milliseconds(work.bandwidth_bound_ms);
     line(out, &format!("at best: {peak}; {rate:.0} GB/s from {} make {ms} ms", work.home));
-}
-
-pub fn threads(count: usize) -> String {
-    if count == 1 { "1 thread".into() } else { format!("{count} threads") }
 }
 
 /// Formats a number of operations, in millions from ten thousand on.

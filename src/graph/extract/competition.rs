@@ -363,7 +363,7 @@ impl AlgorithmReport {
         let fast = self.layers.iter().filter(|layer| layer.error_bound.is_some()).count();
         match self.error_bound {
             Some(bound) => {
-                let layers = if fast == 1 { "1 layer".to_string() } else { format!("{fast} layers") };
+                let layers = text::count(fast, "layer");
                 format!("largest error bound {bound:.1e} of max|x|·Σ|w|, of {layers} by a fast algorithm")
             }
             None => "all by their definition".into(),

@@ -17,6 +17,11 @@ def _number(value: float | None, digits: int = 3) -> str:
     return "" if value is None else f"{value:.{digits}f}" if value < 100 else f"{value:.1f}"
 
 
+def _title(comparison: Comparison) -> str:
+    threads = "1 thread" if comparison.threads == 1 else f"{comparison.threads} threads"
+    return f"{comparison.program}, {threads}, least time of a run"
+
+
 def comparison_text(comparison: Comparison) -> str:
     """The rows of a comparison, aligned."""
     head = ("schedule", "ms", "GFLOP/s", "predicted ms", "")
@@ -25,8 +30,7 @@ def comparison_text(comparison: Comparison) -> str:
         for row in comparison.rows
     ]
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(4)]
-    threads = "1 thread" if comparison.threads == 1 else f"{comparison.threads} threads"
-    lines = [f"{comparison.program}, {threads}, least time of a run"]
+    lines = [_title(comparison)]
     for row in [head, *rows]:
         cells = [row[0].ljust(widths[0]), *(row[i].rjust(widths[i]) for i in (1, 2, 3)), row[4]]
         lines.append("  ".join(cells).rstrip())
@@ -53,8 +57,7 @@ def comparison_html(comparison: Comparison) -> str:
             for cell in (_number(row.ms), _number(row.gflops, 1), _number(row.predicted_ms))
         )
         rows.append(f'<tr><td style="{_STYLE}">{escape(row.name)}</td>{numbers}<td style="{_STYLE}">{last}</td></tr>')
-    title = f"{comparison.program}, {comparison.threads} thread(s), least time of a run"
-    return _page(title, ["schedule", "ms", "GFLOP/s", "predicted ms", ""], rows)
+    return _page(_title(comparison), ["schedule", "ms", "GFLOP/s", "predicted ms", ""], rows)
 
 
 def explanation_html(explanation: Explanation) -> str:
