@@ -464,6 +464,21 @@ mod tests {
     }
 
     #[test]
+    fn constraints_are_those_that_were_required() {
+        // −1 ≤ x ≤ 2; with it x = y and y ≥ 1.
+        let mut strip = Polyhedron::universe(2);
+        strip.bound(&unit(2, 0), -1, 2);
+        let mut both = strip.clone();
+        both.intersect(&Polyhedron { dims: 2, equalities: vec![vec![1, -1, 0]], inequalities: vec![vec![0, 1, -1]] });
+        let split = Polyhedron::of_inequalities(2, both.as_inequalities());
+        for (x, y) in (-3..=3).flat_map(|x| (-3..=3).map(move |y| (x, y))) {
+            assert_eq!(strip.contains(&[x, y]), (-1..=2).contains(&x));
+            let inside = x == y && (1..=2).contains(&y);
+            assert_eq!([both.contains(&[x, y]), split.contains(&[x, y])], [inside; 2], "({x}, {y})");
+        }
+    }
+
+    #[test]
     fn a_point_near_at_hand_is_inside() {
         // 0 ≤ x, y, z ≤ 9 and: x < y; x + y = 9, where the ends of the ranges fail; 2x = 2y + 1, where nothing is near.
         let mut p = Polyhedron::universe(3);
