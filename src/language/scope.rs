@@ -15,6 +15,7 @@ use crate::language::environment::{Reader, Scope};
 use crate::poly::statement::TensorDecl;
 use crate::runtime::DType;
 use crate::runtime::error::did_you_mean;
+use crate::runtime::text::count;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -76,7 +77,6 @@ impl Scope<'_> {
         };
         let dims = self.decl(id).shape.len();
         if dims != rank {
-            let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
             let message = format!("`{name}` has {}, but {}", count(dims, "dimension"), count(rank, "subscript"));
             return Err(Diagnostic::invalid(span, message));
         }
