@@ -474,6 +474,10 @@ impl Lowering<'_> {
             scope.context.bound(&remainder, 0, divisor - 1);
         }
         let dims = scope.vars.len();
+        let forms = |all: &[Affine]| {
+            let inequalities = all.iter().map(|a| scope.form(a, dims)).collect();
+            Polyhedron::of_inequalities(dims, inequalities)
+        };
         let asked = if partial {
             // The instances for some value of the iterators that are not yet known.
             let p = self.instances(id, site);
@@ -495,18 +499,13 @@ impl Lowering<'_> {
                     all.push(offset);
                 }
             }
-            let inequalities = all.iter().map(|a| scope.form(a, dims)).collect();
-            Polyhedron::of_inequalities(dims, inequalities)
+            forms(&all)
         };
         let mut exists = scope.context.clone();
         exists.intersect(&asked);
         if isl.is_empty(&exists)? {
             return Ok(vec![]);
         }
-        let forms = |all: &[Affine]| {
-            let inequalities = all.iter().map(|a| scope.form(a, dims)).collect();
-            Polyhedron::of_inequalities(dims, inequalities)
-        };
         let whole = if solution.is_exact { self.whole_block(id, &value, &scope) } else { None };
         let asked = whole.map_or(asked, |all| forms(&all));
         let open = isl.gist(&asked, &scope.context)?;
