@@ -79,7 +79,9 @@ fn instructions() -> Result<String> {
 fn table() -> String {
     let host = Target::host();
     let mut text = String::new();
-    for target in Target::all() {
+    let targets = Target::all();
+    let width = targets.iter().map(|target| target.name.len()).max().unwrap_or(0);
+    for target in targets {
         let more = host.as_ref().and_then(|host| host.name.strip_prefix(&target.name));
         let mark = match (more, target.runs_on_host()) {
             (Some(""), _) => "  runs here, the default".to_string(),
@@ -88,7 +90,7 @@ fn table() -> String {
             (_, false) => String::new(),
         };
         let line = format!(
-            "{:18} {:2} registers of {:3} bits, {:3.0} GFLOP/s f32 a core{mark}",
+            "{:width$} {:2} registers of {:3} bits, {:3.0} GFLOP/s f32 a core{mark}",
             target.name,
             target.vector_registers,
             target.vector_bytes * 8,
