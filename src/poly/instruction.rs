@@ -7,13 +7,13 @@
 
 pub mod group;
 
-use crate::codegen::instruction::{Form, InstructionName, Part, TensorInstruction};
+use crate::codegen::instruction::{Form, InstructionName, Operand, Part, TensorInstruction};
 use crate::expr::{Access, BinaryOp, Expr, Var};
 use crate::poly::analysis::access::{Along, Reference, references};
 use crate::poly::analysis::constant_factor;
 use crate::poly::packing::Packing;
 use crate::poly::scop::Scop;
-use crate::poly::statement::StatementId;
+use crate::poly::statement::{Statement, StatementId};
 use crate::runtime::DType;
 
 /// A statement that a row of fused products and sums computes.
@@ -90,6 +90,7 @@ fn match_lanes(row: &TensorInstruction, scop: &Scop, id: StatementId, lane: Var)
         return mismatch(MismatchPart::Reduction, reason);
     }
     let references = references(scop, id);
+    let pairing = Pairing { row, scop, id, references: &references };
     let varies = references.last().expect("the write").depends(lane);
     let (target, lane_name) = (scop.tensor(s.target), &s.iterator(lane).name);
     if target.dtype != row.operands[0].dtype {
@@ -104,64 +105,9 @@ fn match_lanes(row: &TensorInstruction, scop: &Scop, id: StatementId, lane: Var)
     let factor = constant_factor::of_sum(scop, id);
     let written = factor.as_ref().map_or(&s.body, |f| &f.1);
     let body = &without_widening(scop, written);
-    let accesses =
-        operands(row, &s.name, body, &|operand, access| misfit(row, scop, id, &references, operand, access, lane))?;
+    let accesses = pairing.operands(body, &|operand, access| pairing.fits_lanes(operand, access, lane))?;
     let operands = accesses.into_iter().cloned().zip(row.operands[1..].iter().map(|o| o.form)).collect();
     Ok(Match { row: row.name, operands, lanes_reduced: !varies, widened: body != written })
-}
-
-/// The reads of a statement's body that are the row's operands but the accumulator, where the term of the row is the body.
-/// `misfit` says why a read cannot be an operand.
-fn operands<'a>(
-    row: &TensorInstruction,
-    statement: &str,
-    body: &'a Expr,
-    misfit: &dyn Fn(usize, &Access) -> Option<String>,
-) -> Result<Vec<&'a Access>, Mismatch> {
-    unified(row, statement, body, misfit, |fits| row.unify(body, fits))
-}
-
-/// The operands of each summand of a statement's body, where the term of the row is every one of them.
-fn summands<'a>(
-    row: &TensorInstruction,
-    statement: &str,
-    body: &'a Expr,
-    misfit: &dyn Fn(usize, &Access) -> Option<String>,
-) -> Result<Vec<Vec<Part<'a>>>, Mismatch> {
-    unified(row, statement, body, misfit, |fits| row.unify_sum(body, fits))
-}
-
-/// The result of a unification with a statement's body, which asks whether a read may be an operand; or why none is.
-fn unified<T>(
-    row: &TensorInstruction,
-    statement: &str,
-    body: &Expr,
-    misfit: &dyn Fn(usize, &Access) -> Option<String>,
-    unify: impl FnOnce(&mut dyn FnMut(usize, &Access) -> bool) -> Option<T>,
-) -> Result<T, Mismatch> {
-    let mut last = None;
-    let fits = &mut |operand: usize, access: &Access| {
-        let reason = misfit(operand, access);
-        let fits = reason.is_none();
-        last = reason.or(last.take());
-        fits
-    };
-    if let Some(found) = unify(fits) {
-        return Ok(found);
-    }
-    // A read that fits no operand says more than one that another order of factors put in the wrong place.
-    let mut nowhere = None;
-    body.visit_accesses(&mut |access| {
-        let mut reasons = (1..row.operands.len()).map(|operand| misfit(operand, access));
-        if nowhere.is_none() {
-            nowhere =
-                reasons.try_fold(None, |first: Option<String>, reason| reason.map(|why| first.or(Some(why)))).flatten();
-        }
-    });
-    match last.map(|last| nowhere.unwrap_or(last)) {
-        None => mismatch(MismatchPart::Body, format!("the body of `{statement}` is not that of `{}`", row.name)),
-        Some(reason) => mismatch(MismatchPart::Operand, reason),
-    }
 }
 
 /// The factors of a product as they are stored, where they are halves that are widened to f32.
@@ -177,32 +123,112 @@ fn without_widening(scop: &Scop, body: &Expr) -> Expr {
     }
 }
 
-/// Why a read cannot be an operand of a row of fused products and sums.
-fn misfit(
-    row: &TensorInstruction,
-    scop: &Scop,
+/// A statement whose reads may be the operands of a row. What is asked of them depends on the matcher: one with one term for each
+/// lane takes reads as they are, one with several takes what can be stored in groups.
+#[derive(Clone, Copy)]
+struct Pairing<'a> {
+    row: &'a TensorInstruction,
+    scop: &'a Scop,
     id: StatementId,
-    references: &[Reference],
-    operand: usize,
-    access: &Access,
-    lane: Var,
-) -> Option<String> {
-    let (s, o, tensor) = (scop.statement(id), &row.operands[operand], scop.tensor(access.buffer));
-    let (name, lane_name) = (&tensor.name, &s.iterator(lane).name);
-    if tensor.dtype != o.dtype && !(o.dtype == DType::F32 && tensor.dtype.is_half()) {
-        return Some(format!("operand `{name}` is {}, not {}", tensor.dtype, o.dtype));
+    references: &'a [Reference],
+}
+
+/// Says of an operand and a read that they fit, or why not.
+type Fits<'f> = &'f dyn Fn(usize, &Access) -> Result<(), String>;
+
+impl<'a> Pairing<'a> {
+    fn statement(&self) -> &'a Statement {
+        self.scop.statement(self.id)
     }
-    let r = references.iter().find(|r| r.access.as_ref() == Some(access)).expect("a read of the statement");
-    match (o.form, r.along(lane)) {
-        (Form::Broadcast, Along::Invariant) | (Form::Vector, Along::Unit) => None,
-        (Form::Broadcast, _) => Some(format!("operand `{name}` varies with `{lane_name}` and cannot be broadcast")),
-        (Form::Vector, Along::Invariant) => Some(format!("operand `{name}` does not vary with `{lane_name}`")),
-        (Form::Vector, Along::Gathered) => Some(format!("operand `{name}` is gathered along `{lane_name}`")),
-        (Form::Vector, Along::Strided(stride)) if !r.packable(s) => {
-            Some(format!("operand `{name}` has stride {stride} along `{lane_name}` and cannot be packed"))
+
+    fn name(&self, v: Var) -> &'a str {
+        &self.statement().iterator(v).name
+    }
+
+    /// The name of a read's tensor and its reference, where its elements are those of the operand, or, with `widening`, halves
+    /// of an operand of f32.
+    fn read(&self, operand: &Operand, access: &Access, widening: bool) -> Result<(&'a str, &'a Reference), String> {
+        let tensor = self.scop.tensor(access.buffer);
+        if tensor.dtype != operand.dtype && !(widening && operand.dtype == DType::F32 && tensor.dtype.is_half()) {
+            return Err(format!("operand `{}` is {}, not {}", tensor.name, tensor.dtype, operand.dtype));
         }
-        (Form::Vector, Along::Strided(_)) => None,
-        (Form::Tile, _) => Some(format!("`{}` works on tiles", row.name)),
+        let reference = self.references.iter().find(|r| r.access.as_ref() == Some(access));
+        Ok((&tensor.name, reference.expect("a read of the statement")))
+    }
+
+    /// That an operand is the same in all lanes.
+    ///
+    /// # Errors
+    /// Why it is not.
+    fn require_broadcast(&self, name: &str, reference: &Reference, lane: Var) -> Result<(), String> {
+        match reference.depends(lane) {
+            true => Err(format!("operand `{name}` varies with `{}` and cannot be broadcast", self.name(lane))),
+            false => Ok(()),
+        }
+    }
+
+    /// That a read can be an operand of a row of fused products and sums.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn fits_lanes(&self, operand: usize, access: &Access, lane: Var) -> Result<(), String> {
+        let o = &self.row.operands[operand];
+        let (name, r) = self.read(o, access, true)?;
+        let along = self.name(lane);
+        match (o.form, r.along(lane)) {
+            (Form::Broadcast, _) => self.require_broadcast(name, r, lane),
+            (Form::Vector, Along::Invariant) => Err(format!("operand `{name}` does not vary with `{along}`")),
+            (Form::Vector, Along::Gathered) => Err(format!("operand `{name}` is gathered along `{along}`")),
+            (Form::Vector, Along::Strided(stride)) if !r.packable(self.statement()) => {
+                Err(format!("operand `{name}` has stride {stride} along `{along}` and cannot be packed"))
+            }
+            (Form::Vector, Along::Unit | Along::Strided(_)) => Ok(()),
+            (Form::Tile, _) => Err(format!("`{}` works on tiles", self.row.name)),
+        }
+    }
+
+    /// The reads of a body that are the row's operands but the accumulator, where the term of the row is the body.
+    fn operands<'e>(&self, body: &'e Expr, fits: Fits) -> Result<Vec<&'e Access>, Mismatch> {
+        self.unified(body, fits, |fits| self.row.unify(body, fits))
+    }
+
+    /// The operands of each summand of a body, where the term of the row is every one of them.
+    fn summands<'e>(&self, body: &'e Expr, fits: Fits) -> Result<Vec<Vec<Part<'e>>>, Mismatch> {
+        self.unified(body, fits, |fits| self.row.unify_sum(body, fits))
+    }
+
+    /// The result of a unification with a body, which asks whether a read may be an operand; or why none is.
+    fn unified<T>(
+        &self,
+        body: &Expr,
+        fits: Fits,
+        unify: impl FnOnce(&mut dyn FnMut(usize, &Access) -> bool) -> Option<T>,
+    ) -> Result<T, Mismatch> {
+        let mut last = None;
+        let may_be = &mut |operand: usize, access: &Access| {
+            let reason = fits(operand, access).err();
+            let fit = reason.is_none();
+            last = reason.or(last.take());
+            fit
+        };
+        if let Some(found) = unify(may_be) {
+            return Ok(found);
+        }
+        // A read that fits no operand says more than one that another order of factors put in the wrong place.
+        let mut nowhere = None;
+        body.visit_accesses(&mut |access| {
+            let mut reasons = (1..self.row.operands.len()).map(|operand| fits(operand, access).err());
+            if nowhere.is_none() {
+                nowhere = reasons
+                    .try_fold(None, |first: Option<String>, reason| reason.map(|why| first.or(Some(why))))
+                    .flatten();
+            }
+        });
+        let (statement, row) = (&self.statement().name, self.row.name);
+        match last.map(|last| nowhere.unwrap_or(last)) {
+            None => mismatch(MismatchPart::Body, format!("the body of `{statement}` is not that of `{row}`")),
+            Some(reason) => mismatch(MismatchPart::Operand, reason),
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 use crate::codegen::instruction::{Form, InstructionName, MATRIX_SIDE, Operand, Part, TILE_ROWS, TensorInstruction};
 use crate::expr::{Access, BinaryOp, Index, Var};
 use crate::poly::analysis::access::{Along, Reference};
-use crate::poly::instruction::{Mismatch, MismatchPart, mismatch, summands};
+use crate::poly::instruction::{Mismatch, MismatchPart, Pairing, mismatch};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
 use crate::runtime::DType;
@@ -97,9 +97,8 @@ pub fn match_grouped(
         let reason = format!("{extent} terms along `{}` are not a multiple of {terms}, and {why}", name(group));
         return mismatch(MismatchPart::Body, reason);
     }
-    let summands = summands(row, &s.name, &s.body, &|operand, access| {
-        misfit(row, scop, id, references, operand, access, [lane, group])
-    })?;
+    let pairing = Pairing { row, scop, id, references };
+    let summands = pairing.summands(&s.body, &|operand, access| pairing.fits_group(operand, access, [lane, group]))?;
     let vector = one_vector(&summands, &|access| {
         let position = references.iter().position(|r| r.access.as_ref() == Some(access))?;
         Some((position, references[position].depends(lane)))
@@ -204,54 +203,47 @@ impl Grouped {
     }
 }
 
-/// Why a read cannot be an operand of the row.
-fn misfit(
-    row: &TensorInstruction,
-    scop: &Scop,
-    id: StatementId,
-    references: &[Reference],
-    operand: usize,
-    access: &Access,
-    [lane, group]: [Var; 2],
-) -> Option<String> {
-    let (s, o) = (scop.statement(id), &row.operands[operand]);
-    let tensor = scop.tensor(access.buffer);
-    let name = |v: Var| &s.iterator(v).name;
-    if tensor.dtype != o.dtype {
-        return Some(format!("operand `{}` is {}, not {}", tensor.name, tensor.dtype, o.dtype));
-    }
-    if access.buffer == s.target {
-        return Some(format!("operand `{}` is the accumulator", tensor.name));
-    }
-    let r = references.iter().find(|r| r.access.as_ref() == Some(access))?;
-    if (row.is_tile() || row.is_matrix()) && !access.guard.is_empty() {
-        return Some(format!("operand `{}` is not read everywhere, and `{}` reads whole rows", tensor.name, row.name));
-    }
-    if row.sums_halves() && access.guard.iter().any(|g| g.uses(lane)) {
-        return Some(format!("operand `{}` is not read for every `{}`", tensor.name, name(lane)));
-    }
-    if access.guard.iter().any(|g| g.uses(group)) || access.index.iter().any(|i| matches!(i, Index::Value(_))) {
-        return Some(format!("the terms of operand `{}` along `{}` are not read together", tensor.name, name(group)));
-    }
-    let together = row.terms_in_lane() > 1;
-    let form = match row.operands[0].indices.get(1) {
-        Some(columns) if o.indices.contains(columns) => Form::Vector,
-        Some(_) => Form::Broadcast,
-        None => o.form,
-    };
-    match (form, r.depends(lane)) {
-        (Form::Broadcast, true) => {
-            Some(format!("operand `{}` varies with `{}` and cannot be broadcast", tensor.name, name(lane)))
+impl Pairing<'_> {
+    /// That a read can be an operand of a row that sums several terms in a lane.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn fits_group(&self, operand: usize, access: &Access, [lane, group]: [Var; 2]) -> Result<(), String> {
+        let (row, s, o) = (self.row, self.statement(), &self.row.operands[operand]);
+        let (tensor, r) = self.read(o, access, false)?;
+        let (lane_name, group_name) = (self.name(lane), self.name(group));
+        if access.buffer == s.target {
+            return Err(format!("operand `{tensor}` is the accumulator"));
         }
-        (_, false) if together && r.along(group) != Along::Unit => {
-            Some(format!("operand `{}` is not contiguous along `{}`", tensor.name, name(group)))
+        if (row.is_tile() || row.is_matrix()) && !access.guard.is_empty() {
+            return Err(format!("operand `{tensor}` is not read everywhere, and `{}` reads whole rows", row.name));
         }
-        (Form::Vector, true) if together && !r.depends(group) => {
-            Some(format!("operand `{}` does not vary with `{}`", tensor.name, name(group)))
+        if row.sums_halves() && access.guard.iter().any(|g| g.uses(lane)) {
+            return Err(format!("operand `{tensor}` is not read for every `{lane_name}`"));
         }
-        (Form::Vector, true) if (together || r.along(lane) != Along::Unit) && !r.packable(s) => {
-            Some(format!("operand `{}` cannot be packed in groups of `{}`", tensor.name, name(group)))
+        if access.guard.iter().any(|g| g.uses(group)) || access.index.iter().any(|i| matches!(i, Index::Value(_))) {
+            return Err(format!("the terms of operand `{tensor}` along `{group_name}` are not read together"));
         }
-        _ => None,
+        let together = row.terms_in_lane() > 1;
+        let form = match row.operands[0].indices.get(1) {
+            Some(columns) if o.indices.contains(columns) => Form::Vector,
+            Some(_) => Form::Broadcast,
+            None => o.form,
+        };
+        if form == Form::Broadcast {
+            self.require_broadcast(tensor, r, lane)?;
+        }
+        match (form, r.depends(lane)) {
+            (_, false) if together && r.along(group) != Along::Unit => {
+                Err(format!("operand `{tensor}` is not contiguous along `{group_name}`"))
+            }
+            (Form::Vector, true) if together && !r.depends(group) => {
+                Err(format!("operand `{tensor}` does not vary with `{group_name}`"))
+            }
+            (Form::Vector, true) if (together || r.along(lane) != Along::Unit) && !r.packable(s) => {
+                Err(format!("operand `{tensor}` cannot be packed in groups of `{group_name}`"))
+            }
+            _ => Ok(()),
+        }
     }
 }
