@@ -37,9 +37,7 @@ pub(super) fn lanes(p: &Polyhedron) -> Option<(Form, i64)> {
 /// Returns the constraints with more variables after the others.
 pub(super) fn lift(p: &Polyhedron, dims: usize) -> Polyhedron {
     let mut out = p.clone();
-    while out.dims < dims {
-        out.add_variable();
-    }
+    out.add_variables(dims.saturating_sub(p.dims));
     out
 }
 

@@ -41,11 +41,17 @@ impl Polyhedron {
 
     /// Adds a variable after the others; returns its number.
     pub fn add_variable(&mut self) -> usize {
+        self.add_variables(1).start
+    }
+
+    /// Adds variables after the others; returns their numbers.
+    pub fn add_variables(&mut self, count: usize) -> std::ops::Range<usize> {
+        let added = self.dims..self.dims + count;
         for row in self.equalities.iter_mut().chain(&mut self.inequalities) {
-            row.insert(self.dims, 0);
+            row.splice(added.start..added.start, std::iter::repeat_n(0, count));
         }
-        self.dims += 1;
-        self.dims - 1
+        self.dims = added.end;
+        added
     }
 
     /// `form` with zeros for the variables added since it was made.
@@ -99,7 +105,7 @@ impl Polyhedron {
     /// Requires `other` as well: its variable v is variable `variables[v]` here, those beyond are added.
     pub fn conjoin(&mut self, other: &Polyhedron, variables: &[usize]) {
         let mut variables = variables.to_vec();
-        (variables.len()..other.dims).for_each(|_| variables.push(self.add_variable()));
+        variables.extend(self.add_variables(other.dims.saturating_sub(variables.len())));
         let moved = |form: &Form| {
             let mut out = vec![0; self.dims + 1];
             variables.iter().zip(form).for_each(|(&v, c)| out[v] += c);

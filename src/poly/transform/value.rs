@@ -77,9 +77,9 @@ pub fn check_sources(scop: &Scop, value: &Value, same: &[Row], isl: &Isl) -> Res
                 let overwrites = scop.ids().filter(|id| scop.statement(*id).target == source.buffer);
                 for o in overwrites.filter(|o| !value.writers.contains(o)) {
                     let z = scop.statement(o);
-                    let first = both.dims;
                     let mut all = both.clone();
-                    z.iterators.iter().for_each(|_| _ = all.add_variable());
+                    let zs = all.add_variables(z.iterators.len());
+                    let first = zs.start;
                     all.add_domain(z, first);
                     source.guard.iter().for_each(|g| all.inequalities.push(all.form(g, n)));
                     for (index, written) in source.index.iter().zip(&z.write) {
@@ -88,7 +88,7 @@ pub fn check_sources(scop: &Scop, value: &Value, same: &[Row], isl: &Isl) -> Res
                         }
                     }
                     let (xs, ys): (Vec<usize>, Vec<usize>) = ((0..n).collect(), (n..n + m).collect());
-                    let zs: Vec<usize> = (first..first + z.iterators.len()).collect();
+                    let zs: Vec<usize> = zs.collect();
                     for after in orders(scop, w, o) {
                         for before in orders(scop, o, read.statement) {
                             let mut p = all.clone();
