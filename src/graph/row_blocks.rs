@@ -172,7 +172,7 @@ fn application(part: &Part) -> Application<'_> {
 impl std::fmt::Display for RowBlocks {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         let RowBlocks { name, blocks, tile_rows, predicted_us, whole_us } = self;
-        let rows = if *tile_rows == 1 { "1 tile row".into() } else { format!("{tile_rows} tile rows") };
+        let rows = text::count(*tile_rows as usize, "tile row");
         write!(
             f,
             "{}: {blocks} blocks of {rows}, predicted {predicted_us:.1} µs; as a whole {whole_us:.1} µs",

@@ -55,7 +55,12 @@ pub fn bytes(n: u64) -> String {
 
 /// A number of things that `noun` names one of: `1 kernel`, `2 kernels`.
 pub fn count(n: usize, noun: &str) -> String {
-    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+    format!("{n} {}", plural(n, noun))
+}
+
+/// A noun for so many things, without their number: `kernel`, `kernels`.
+pub fn plural(n: usize, noun: &str) -> String {
+    format!("{noun}{}", if n == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::op::Op;
 use crate::graph::tensor_type::TensorType;
 use crate::runtime::bounds::Bounds;
-use crate::runtime::{DType, Error, Result, Tensor};
+use crate::runtime::{DType, Error, Result, Tensor, text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -120,9 +120,9 @@ impl Importer<'_> {
         }
         self.needed.borrow_mut().extend(names.iter().cloned());
         let listed: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
-        let (plural, listed) = (if names.len() == 1 { "" } else { "s" }, listed.join(", "));
+        let (noun, listed) = (text::plural(names.len(), "input"), listed.join(", "));
         Err(Error::Unsupported(format!(
-            "its {what} depends on the values of the input{plural} {listed}, which must be given when the model is compiled \
+            "its {what} depends on the values of the {noun} {listed}, which must be given when the model is compiled \
              (`--input {}=FILE`, `Options::values`)",
             names[0]
         )))
