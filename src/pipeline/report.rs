@@ -217,7 +217,9 @@ impl Report {
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         let cached = if self.cached { ", now from the cache" } else { "" };
-        writeln!(f, "{} for {}: compiled in {:.0} ms{cached}", self.model, self.target, self.compile_ms)?;
+        // Some exporters name a graph by a sentence.
+        let model = self.model.trim_end_matches('.');
+        writeln!(f, "{model} for {}: compiled in {:.0} ms{cached}", self.target, self.compile_ms)?;
         for (stage, ms) in &self.stages {
             writeln!(f, "  {stage:<24} {ms:>9.1} ms")?;
         }
@@ -359,4 +361,19 @@ pub fn listed(names: &[String]) -> String {
 
 fn shown(text: &str) -> &str {
     if text.is_empty() { "none" } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_as_the_name_of_a_graph_goes_on_in_the_heading() {
+        let heading = |model: &str| {
+            let report = Report { model: model.into(), target: "x86-64-avx2".into(), ..Report::default() };
+            report.to_string().lines().next().unwrap().to_string()
+        };
+        assert_eq!(heading("Model from PaddlePaddle."), "Model from PaddlePaddle for x86-64-avx2: compiled in 0 ms");
+        assert_eq!(heading("v1.5"), "v1.5 for x86-64-avx2: compiled in 0 ms");
+    }
 }
