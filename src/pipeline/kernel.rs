@@ -332,14 +332,17 @@ struct Found {
 /// The order by the ILP, and its code: with tiles and vectors, or without them where they are refused; of the program with
 /// split statements, where that is predicted to take less time.
 fn search(scop: Scop, target: &Target, times: &mut Times, strict: bool, generate: Generate) -> Result<Found> {
-    let planned = Planned::new(scop, target, times)?;
+    let planned = Planned::new(scop, target, times, strict)?;
     if let Some(limit) = planned.candidates.first().map(|best| plan::GAIN * best.rank()) {
         let split = statement_split::split(&planned.scop)?;
-        if split != planned.scop
-            && let Ok(other) = Planned::new(split, target, times)
-            && other.candidates.first().is_some_and(|best| best.rank() < limit)
-        {
-            return other.finish(target, times, strict, generate);
+        if split != planned.scop {
+            match Planned::new(split, target, times, strict) {
+                Err(defect @ Error::Internal(_)) if strict => return Err(defect),
+                Ok(other) if other.candidates.first().is_some_and(|best| best.rank() < limit) => {
+                    return other.finish(target, times, strict, generate);
+                }
+                _ => {}
+            }
         }
     }
     planned.finish(target, times, strict, generate)
@@ -356,11 +359,12 @@ struct Planned {
 }
 
 impl Planned {
-    fn new(scop: Scop, target: &Target, times: &mut Times) -> Result<Planned> {
+    fn new(scop: Scop, target: &Target, times: &mut Times, strict: bool) -> Result<Planned> {
         let dependences = times.time(Lap::Dependences, || dependence::analyze(&scop))?;
-        let (schedule, report) = times.time(Lap::Schedule, || ilp::schedule(&scop, &dependences))?;
+        let (schedule, mut report) = times.time(Lap::Schedule, || ilp::schedule(&scop, &dependences))?;
         let plan = || plan::plan(&scop, &dependences, &schedule, target);
-        let (tiled, candidates) = times.time(Lap::Tile, plan)?;
+        let first = || tile::tile(&scop, &schedule, target);
+        let (tiled, candidates) = plan_or_first(times.time(Lap::Tile, plan), strict, &mut report.fallback, first)?;
         Ok(Planned { scop, dependences, schedule, report, tiled, candidates })
     }
 
@@ -375,6 +379,23 @@ impl Planned {
             code => code?,
         };
         Ok(Found { scop, schedule, report, candidates, code })
+    }
+}
+
+/// The best plan and its candidates. Where a candidate ends in a defect of ours, the first plan alone, with a note, unless
+/// `strict`.
+fn plan_or_first(
+    plan: Result<(Tiled, Vec<Candidate>)>,
+    strict: bool,
+    note: &mut Option<String>,
+    first: impl FnOnce() -> Result<Tiled>,
+) -> Result<(Tiled, Vec<Candidate>)> {
+    match plan {
+        Err(Error::Internal(why)) if !strict => {
+            *note = Some(format!("without other candidates, because of one: {why}"));
+            Ok((first()?, vec![]))
+        }
+        plan => plan,
     }
 }
 
@@ -483,6 +504,17 @@ mod tests {
             let [(name, why)] = report.fallbacks()[..] else { panic!("{report}") };
             assert_eq!((name, why), ("product", &*format!("without tiles and vectors, because with them: {error}")));
             assert!(report.to_string().contains(why), "{report}");
+        }
+    }
+
+    #[test]
+    fn a_defect_of_a_candidate_is_an_error_in_tests_and_a_note_elsewhere() {
+        let first = compile(product(), &Target::avx512()).unwrap().tiled;
+        for (strict, tiled) in [(true, None), (false, Some(first.clone()))] {
+            let (defect, mut note) = (Error::Internal("a bound that does not hold".into()), None);
+            let plan = plan_or_first(Err(defect), strict, &mut note, || Ok(first.clone()));
+            assert_eq!(plan.ok().map(|p| p.0.schedule), tiled.map(|t| t.schedule));
+            assert_eq!(note.is_some_and(|n| n.contains("a bound that does not hold")), !strict);
         }
     }
 

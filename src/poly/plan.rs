@@ -27,7 +27,7 @@ use crate::poly::tile::cache::Constants;
 use crate::poly::tile::report::{Tiled, TilingReport};
 use crate::poly::tile::{Style, Vectors, tile_in};
 use crate::poly::{ilp, lower, tile};
-use crate::runtime::Result;
+use crate::runtime::{Error, Result};
 
 /// Share of the default's predicted time that another candidate may take at most. Measured on the cheapest candidates of 76 programs of the
 /// suites `loops` and `programs`: with 0.93 to 1 the chosen ones take 1.07 times as long as the best, with 0.8 to 0.9 1.08 times.
@@ -85,7 +85,7 @@ impl Candidate {
 /// there was no choice.
 ///
 /// # Errors
-/// Those of tiling the ILP's schedule.
+/// Those of tiling the ILP's schedule, and [`Error::Internal`] where a candidate ends in it.
 pub fn plan(
     scop: &Scop,
     dependences: &Dependences,
@@ -100,7 +100,7 @@ pub fn plan(
     if is_blocks(&default) && !has_short_sums(scop, target) {
         return Ok((default, vec![]));
     }
-    let mut candidates = self::candidates(scop, dependences, schedule, default.clone(), target);
+    let mut candidates = self::candidates(scop, dependences, schedule, default.clone(), target)?;
     let Some(first) = candidates.first().filter(|c| c.is_default()) else { return Ok((default, vec![])) };
     let long = first.cost.nanoseconds() >= LEAST_FOR_THREADS;
     // the model counts neither the registers of unrolled and jammed loops nor threads that wait for the slowest at the end of a wave
@@ -134,12 +134,12 @@ fn predicted(tiled: Tiled, cost: &Cost) -> Tiled {
     Tiled { report: TilingReport { predicted_ns: cost.nanoseconds(), ..tiled.report }, ..tiled }
 }
 
-/// The time of the loops that lowering makes of `tiled`; `None` where it makes none.
-fn priced(scop: &Scop, tiled: &Tiled, target: &Target) -> Option<Cost> {
-    let kernel = lower::lower(scop, &on_one_thread(tiled)).ok()?;
+/// The time of the loops that lowering makes of `tiled`.
+fn priced(scop: &Scop, tiled: &Tiled, target: &Target) -> Result<Cost> {
+    let kernel = lower::lower(scop, &on_one_thread(tiled))?;
     let mut nest = simplify(&kernel.nest);
     lay_out_locals(&mut nest, target);
-    Some(cost::price(&nest, target))
+    Ok(cost::price(&nest, target))
 }
 
 /// Returns true if all phases are register blocks of `tile`.
@@ -157,46 +157,63 @@ fn has_short_sums(scop: &Scop, target: &Target) -> bool {
 }
 
 /// The candidates that can be lowered; the ILP's order in the default style is the first.
+///
+/// # Errors
+/// [`Error::Internal`] where one of them ends in it.
 fn candidates(
     scop: &Scop,
     dependences: &Dependences,
     schedule: &Schedule,
     default: Tiled,
     target: &Target,
-) -> Vec<Candidate> {
+) -> Result<Vec<Candidate>> {
     let short = has_short_sums(scop, target).then_some(Style { unrolled: true, ..Style::default() });
     let others = STYLES.into_iter().filter(|_| !is_blocks(&default));
     let styles: Vec<Style> = others.chain(short).collect();
     let mut out: Vec<Candidate> = vec![];
     let mut add = |order, style, tiled: Tiled| {
         if out.iter().any(|c| c.tiled.schedule == tiled.schedule && c.tiled.packings == tiled.packings) {
-            return;
+            return Ok(());
         }
-        if let Some(cost) = priced(scop, &tiled, target) {
+        if let Some(cost) = unless_refused(priced(scop, &tiled, target))? {
             out.push(Candidate { order, style, tiled, cost });
         }
+        Ok(())
     };
-    add(Order::Ilp, Style::default(), default);
-    if let Ok(Some(tiled)) = apart::apart(scop, dependences, schedule, target, Style::default()) {
-        add(Order::Apart, Style::default(), tiled);
+    add(Order::Ilp, Style::default(), default)?;
+    let apart = apart::apart(scop, dependences, schedule, target, Style::default());
+    if let Some(tiled) = unless_refused(apart)?.flatten() {
+        add(Order::Apart, Style::default(), tiled)?;
     }
-    let original = legality::flag(scop, dependences, &scop.order);
-    let contiguous = ilp::schedule_contiguous(scop, dependences, schedule).ok().flatten();
+    let original = unless_refused(legality::flag(scop, dependences, &scop.order))?;
+    let contiguous = unless_refused(ilp::schedule_contiguous(scop, dependences, schedule))?.flatten();
     let orders = [
         Some((Order::Ilp, schedule)),
-        original.as_ref().ok().map(|o| (Order::Original, o)),
+        original.as_ref().map(|o| (Order::Original, o)),
         contiguous.as_ref().map(|o| (Order::Contiguous, o)),
     ];
     for (order, schedule) in orders.into_iter().flatten() {
         // the first candidate is the default of the ILP's order
         let styles_of_order = styles.iter().filter(|style| order != Order::Ilp || **style != Style::default());
         for &style in styles_of_order {
-            if let Ok(tiled) = tile_in(scop, schedule, target, Constants::Memory, style) {
-                add(order, style, tiled);
+            if let Some(tiled) = unless_refused(tile_in(scop, schedule, target, Constants::Memory, style))? {
+                add(order, style, tiled)?;
             }
         }
     }
-    out
+    Ok(out)
+}
+
+/// A part of a candidate; `None` where it is refused or goes beyond a limit, and there is no candidate.
+///
+/// # Errors
+/// [`Error::Internal`], a defect.
+fn unless_refused<T>(part: Result<T>) -> Result<Option<T>> {
+    match part {
+        Ok(part) => Ok(Some(part)),
+        Err(defect @ Error::Internal(_)) => Err(defect),
+        Err(_) => Ok(None),
+    }
 }
 
 /// The tiling with its waves one after the other: in the order of the loops, as one thread would run them.

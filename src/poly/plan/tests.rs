@@ -21,8 +21,23 @@ fn planned(text: &str) -> (Scop, Tiled, Vec<Candidate>) {
     let tiled = plan(&scop, &dependences, &schedule, &target).unwrap().0;
     legality::check(&scop, &dependences, &tiled.schedule).unwrap();
     let default = tile::tile(&scop, &schedule, &target).unwrap();
-    let found = candidates(&scop, &dependences, &schedule, default, &target);
+    let found = candidates(&scop, &dependences, &schedule, default, &target).unwrap();
     (scop, tiled, found)
+}
+
+#[test]
+fn a_defect_of_a_candidate_is_an_error_and_a_refusal_is_not() {
+    let scop = crate::poly::normalize::build::build("t", &samples::matmul(8, 32, 16)).unwrap();
+    let dependences = crate::poly::analysis::dependence::analyze(&scop).unwrap();
+    let (schedule, _) = ilp::schedule(&scop, &dependences).unwrap();
+    let target = samples::with_rows(Target::avx512());
+    let mut default = tile::tile(&scop, &schedule, &target).unwrap();
+    assert!(candidates(&scop, &dependences, &schedule, default.clone(), &target).is_ok_and(|c| c[0].is_default()));
+    let packing = default.packings.iter_mut().find(|p| p.dims.len() > 1).expect("an operand is packed");
+    packing.dims.clear();
+    let found = candidates(&scop, &dependences, &schedule, default, &target);
+    assert!(matches!(&found, Err(Error::Internal(why)) if why.contains("leaves out an iterator")));
+    assert!(unless_refused::<()>(Err(Error::refused("not legal"))).is_ok_and(|part| part.is_none()));
 }
 
 const AVERAGE: &str = "loop average(T = 3000, C = 300) { in f32 X[T][C]  inout f32 Y[T][C]
