@@ -172,7 +172,7 @@ fn arithmetic(op: &Op, operands: &[Operand], result: &TensorType, target: &Targe
         Op::Conv { window, group, layout } => {
             let w = &operands[1].ty.shape;
             let macs =
-                convolution_size(result, *layout) * w[1..].iter().product::<i64>() as f64 * filters(w[0], *layout);
+                convolution_size(result, *layout) * w[1..].iter().product::<i64>() as f64 * layout.stored(w[0]) as f64;
             2.0 * macs / (peak(op, operands, target) * image_share(window, *group, w, result, *layout, target))
         }
         Op::ConvTranspose { window, group, layout, .. } => {
@@ -287,13 +287,6 @@ fn convolution_size(image: &TensorType, layout: Layout) -> f64 {
         Layout::Blocked(b) => shape[1] * b as i64,
     };
     image.elements() as f64 / channels.max(1) as f64
-}
-
-fn filters(count: i64, layout: Layout) -> f64 {
-    match layout {
-        Layout::Blocked(b) => ((count + b as i64 - 1) / b as i64 * b as i64) as f64,
-        _ => count as f64,
-    }
 }
 
 /// The share of peak that a convolution reaches in a layout.

@@ -458,7 +458,7 @@ impl Layout {
     /// Channels that are stored for `channels` channels.
     pub fn stored(self, channels: i64) -> i64 {
         match self {
-            Layout::Blocked(b) => (channels + b as i64 - 1) / b as i64 * b as i64,
+            Layout::Blocked(b) => ceil_div(channels, b as i64) * b as i64,
             _ => channels,
         }
     }
