@@ -9,6 +9,7 @@
 use super::source::{Checked, Diagnostic};
 use crate::expr::syntax::Span;
 use crate::expr::{Affine, Var};
+use crate::runtime::text::quoted;
 
 /// First and last value.
 pub type Interval = (i64, i64);
@@ -76,10 +77,6 @@ pub fn infer(
         out.push((lo, hi));
     }
     Ok(out)
-}
-
-fn quoted(texts: &[&str]) -> String {
-    texts.iter().map(|t| format!("`{t}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// The values ≥ 0 of `v` that keep all subscripts inside whatever the other indices are; `None` without subscripts.

@@ -44,6 +44,11 @@ pub fn list(names: &[String]) -> String {
     }
 }
 
+/// Names in backquotes, with commas.
+pub fn quoted(names: &[impl AsRef<str>]) -> String {
+    names.iter().map(|n| format!("`{}`", n.as_ref())).collect::<Vec<_>>().join(", ")
+}
+
 /// A size in the unit that fits: `7.3 MiB`.
 pub fn bytes(n: u64) -> String {
     match n {

@@ -119,8 +119,7 @@ impl Importer<'_> {
             return Err(self.wait(&format!("its {what} depends on the data{of}")));
         }
         self.needed.borrow_mut().extend(names.iter().cloned());
-        let listed: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
-        let (noun, listed) = (text::plural(names.len(), "input"), listed.join(", "));
+        let (noun, listed) = (text::plural(names.len(), "input"), text::quoted(&names));
         Err(Error::Unsupported(format!(
             "its {what} depends on the values of the {noun} {listed}, which must be given when the model is compiled \
              (`--input {}=FILE`, `Options::values`)",
