@@ -150,14 +150,21 @@ pub fn orders(scop: &Scop, first: StatementId, second: StatementId) -> Vec<Polyh
 /// The pairs of instances of which the first reads, under `guard`, the element at `index` that the second writes. A subscript out
 /// of data may have any value.
 pub fn meeting(reader: &Statement, guard: &[Affine], index: &[Index], writer: &Statement) -> Polyhedron {
-    let n = reader.iterators.len();
-    let mut both = Polyhedron::universe(n + writer.iterators.len());
-    both.add_domain(reader, 0);
-    both.add_domain(writer, n);
-    guard.iter().for_each(|g| both.inequalities.push(both.form(g, 0)));
-    for (read, written) in index.iter().zip(&writer.subscripts()) {
-        if let (Index::Affine(read), Index::Affine(written)) = (read, written) {
-            both.equalities.push(difference(&both.form(read, 0), &both.form(written, n)));
+    at_one_element((reader, guard, index), (writer, &[], &writer.subscripts()))
+}
+
+/// The pairs of instances of two statements, each with the guard and the subscripts of an access, whose accesses meet.
+fn at_one_element(a: (&Statement, &[Affine], &[Index]), b: (&Statement, &[Affine], &[Index])) -> Polyhedron {
+    let n = a.0.iterators.len();
+    let mut both = Polyhedron::universe(n + b.0.iterators.len());
+    for ((statement, guard, _), first) in [(a, 0), (b, n)] {
+        both.add_domain(statement, first);
+        guard.iter().for_each(|g| both.inequalities.push(both.form(g, first)));
+    }
+    for (x, y) in a.2.iter().zip(b.2) {
+        if let (Index::Affine(x), Index::Affine(y)) = (x, y) {
+            let equal = difference(&both.form(x, 0), &both.form(y, n));
+            both.equalities.extend(equal.iter().any(|&c| c != 0).then_some(equal));
         }
     }
     both
@@ -242,21 +249,7 @@ fn add(
 ) -> Result<()> {
     let (a, b) = (scop.statement(source.statement), scop.statement(sink.statement));
     let n = a.iterators.len();
-    let mut relation = Polyhedron::universe(n + b.iterators.len());
-    relation.add_domain(a, 0);
-    relation.add_domain(b, n);
-    let guards = source.guard.iter().map(|g| (g, 0)).chain(sink.guard.iter().map(|g| (g, n)));
-    for (g, first) in guards {
-        relation.inequalities.push(relation.form(g, first));
-    }
-    for (x, y) in source.index.iter().zip(&sink.index) {
-        if let (Index::Affine(x), Index::Affine(y)) = (x, y) {
-            let equal = difference(&relation.form(x, 0), &relation.form(y, n));
-            if equal.iter().any(|&c| c != 0) {
-                relation.equalities.push(equal);
-            }
-        }
-    }
+    let mut relation = at_one_element((a, &source.guard, &source.index), (b, &sink.guard, &sink.index));
     if let Some(private) = scop.private(source.tensor) {
         for row in &private.rows {
             let (x, y) = (row.of(source.statement), row.of(sink.statement));
