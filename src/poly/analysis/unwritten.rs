@@ -71,9 +71,8 @@ fn reads(scop: &Scop, id: StatementId) -> Vec<(BufferId, Vec<Affine>, Vec<Affine
 fn certain_loads<'a>(e: &'a Expr, out: &mut Vec<&'a Access>) {
     match e {
         Expr::Load(access) => out.push(access),
-        Expr::Unary(_, a) | Expr::Cast(_, a) | Expr::Bitcast(_, a) | Expr::Select(a, _, _) => certain_loads(a, out),
-        Expr::Binary(_, a, b) | Expr::Compare(_, a, b) => [a, b].into_iter().for_each(|e| certain_loads(e, out)),
-        Expr::Const(_) | Expr::Index(_) => {}
+        Expr::Select(condition, _, _) => certain_loads(condition, out),
+        e => e.children().for_each(|e| certain_loads(e, out)),
     }
 }
 
