@@ -10,7 +10,5 @@ pub mod optimize;
 mod origins;
 pub mod saturate;
 pub mod support;
-#[cfg(test)]
-mod tests;
 
 pub use optimize::{EgraphOptions, OptimizationReport, Optimized, optimize};
