@@ -2,7 +2,8 @@
 //!
 //! egg's e-graph with another matcher and schedule of rules (`saturate.rs` gives the reasons) and an extraction by an
 //! integer linear program (`extract.rs`). There is no general commutativity or associativity: rules are directed and
-//! patterns match modulo both. Each file knows those before it in this list.
+//! patterns match modulo both. `network` knows none of the other files,
+//! `optimize` all of them.
 
 pub mod convert;
 pub mod network;
