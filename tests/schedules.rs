@@ -71,6 +71,11 @@ loop moved(N) {
     for i in 3..N step 2 A[i] = 1
     for i in 3..N C[i] = t[i]
 }
+loop scattered(N) {
+    in i64 x[N]  inout f64 A[N]  temp f64 t[N]  out f64 C[N]
+    for i in 1..N t[i] = 2 * A[i]  for i in 0..N U: A[x[i]] = 1
+    for i in 1..N C[i] = t[i]
+}
 loop nothing(N) {
     inout f64 A[N]
     for i in N..N A[i] = 1
@@ -315,6 +320,8 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
         &["iteration i=3 of A overwrites A, which iteration i=3 of t reads, before iteration i=3 of C uses the result"],
     ),
     ("moved", "compute_at t at C(i)", &["iteration i=3 of A overwrites A, which iteration i=3 of t reads"]),
+    ("scattered", "compute_inline t", &["iteration i=0 of U overwrites A, which iteration i=1 of t reads"]),
+    ("scattered", "compute_at t at C(i)", &["iteration i=0 of U overwrites A, which iteration i=1 of t reads"]),
     ("heat", "wavefront t", &["in the waves of"]),
     ("both", "wavefront i", &["no loop directly inside"]),
     ("scale", "cache_read y", &["no array `y`: there are A, x"]),

@@ -7,14 +7,14 @@
 use super::cache::{instance_conditions, solve, tensor, violation};
 use super::insert::element_accesses;
 use crate::expr::Affine;
+use crate::expr::BufferId;
 use crate::expr::syntax::Name;
-use crate::expr::{BufferId, Index};
 use crate::poly::analysis::dependence::{meeting, orders};
 use crate::poly::analysis::legality::instance_name;
 use crate::poly::schedule::Row;
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
-use crate::poly::sets::polyhedron::{Polyhedron, difference};
+use crate::poly::sets::polyhedron::Polyhedron;
 use crate::poly::statement::{Role, Statement, StatementId};
 use crate::poly::transform::tree_edit::refuse;
 use crate::runtime::Result;
@@ -77,18 +77,10 @@ pub fn check_sources(scop: &Scop, value: &Value, same: &[Row], isl: &Isl) -> Res
                 let overwrites = scop.ids().filter(|id| scop.statement(*id).target == source.buffer);
                 for o in overwrites.filter(|o| !value.writers.contains(o)) {
                     let z = scop.statement(o);
-                    let mut all = both.clone();
-                    let zs = all.add_variables(z.iterators.len());
-                    let first = zs.start;
-                    all.add_domain(z, first);
-                    source.guard.iter().for_each(|g| all.inequalities.push(all.form(g, n)));
-                    for (index, written) in source.index.iter().zip(&z.write) {
-                        if let Index::Affine(a) = index {
-                            all.equalities.push(difference(&all.form(a, n), &all.form(written, first)));
-                        }
-                    }
                     let (xs, ys): (Vec<usize>, Vec<usize>) = ((0..n).collect(), (n..n + m).collect());
-                    let zs: Vec<usize> = zs.collect();
+                    let mut all = both.clone();
+                    let zs: Vec<usize> = all.add_variables(z.iterators.len()).collect();
+                    all.conjoin(&meeting(y, &source.guard, &source.index, z), &[&ys[..], &zs].concat());
                     for after in orders(scop, w, o) {
                         for before in orders(scop, o, read.statement) {
                             let mut p = all.clone();
@@ -100,7 +92,7 @@ pub fn check_sources(scop: &Scop, value: &Value, same: &[Row], isl: &Isl) -> Res
                             let point = isl.first_point(&p)?.unwrap_or_default();
                             return refuse(format!(
                                 "{} overwrites {}, which {} reads, before {} uses the result",
-                                instance(z, &point[first..first + zs.len()]),
+                                instance(z, &zs.iter().map(|&v| point[v]).collect::<Vec<i64>>()),
                                 scop.tensor(source.buffer).name,
                                 instance(y, &point[n..n + m]),
                                 instance(x, &point[..n]),
