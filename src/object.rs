@@ -11,7 +11,7 @@ mod elf;
 mod header;
 mod helpers;
 mod large_pages;
-mod names;
+pub mod names;
 mod signature;
 mod steps;
 mod unwind;

@@ -12,6 +12,7 @@ mod nest;
 
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopNest};
 use crate::language::lowered::{Computation, LoweredProgram};
+use crate::object::names::{self, escaped};
 use crate::poly::lower::Kernel;
 use crate::poly::lower::state::Argument;
 use crate::poly::normalize::textual_order;
@@ -146,7 +147,7 @@ impl<'a> Frame<'a> {
         let outputs = self.tensors.iter().zip(&self.arrays).filter(|(t, _)| written(t));
         for (i, (t, name)) in outputs.enumerate() {
             let header = npy::header(t.dtype, &t.shape)?;
-            let text: String = header.iter().map(|&b| escape(b)).collect();
+            let text = escaped(&header);
             let length = header.len();
             let _ = writeln!(out, "        save(argv[2], {i}, \"{text}\", {length}, &{name}, sizeof {name});");
         }
@@ -179,14 +180,6 @@ fn declare(out: &mut String, t: &TensorDecl, name: &str) -> Result<()> {
     let declared = loops::declaration(name, t.dtype, &t.shape)?;
     let _ = writeln!(out, "static {declared} __attribute__((aligned(64)));");
     Ok(())
-}
-
-fn escape(byte: u8) -> String {
-    match byte {
-        b'\\' | b'"' => format!("\\{}", byte as char),
-        b' '..=b'~' => (byte as char).to_string(),
-        _ => format!("\\{byte:03o}"),
-    }
 }
 
 /// An element from 64 random bits `u_`, as in `runtime/random.rs`.
@@ -233,17 +226,16 @@ int main(int argc, char **argv) {
     if (argc > 2) {
 ";
 
-/// Words that C, its library or this file use.
-const RESERVED: &str = "auto break case char const continue default do double else enum extern float for goto if inline int \
-    long register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while asm \
-    typeof main run save mix modulo set_initial_values MIN MAX FLOOR_DIV SHIFT_LEFT SHIFT_RIGHT NAN INFINITY i_ s_ u_ argc argv y0 y1 yn j0 j1 jn gamma \
-    lgamma tgamma signgam exp exp2 expm1 log log2 log10 log1p sqrt cbrt tanh sinh cosh tan sin cos atan asin acos atan2 acosh \
-    asinh atanh erf erfc abs fabs labs floor ceil round rint trunc pow fmod fma fmin fmax fdim hypot ldexp frexp modf drem \
-    remainder scalb logb ilogb nan div ldiv time clock index rindex stdin stdout stderr remove rename exit abort free malloc \
-    calloc realloc atoi atof system random rand srand printf puts gets getc putc perror environ select unix linux";
+/// Words that the library of C or this file use.
+const USED: &str = "run save mix modulo set_initial_values MIN MAX FLOOR_DIV SHIFT_LEFT SHIFT_RIGHT NAN INFINITY i_ s_ u_ argc argv y0 y1 \
+    yn j0 j1 jn gamma lgamma tgamma signgam exp exp2 expm1 log log2 log10 log1p sqrt cbrt tanh sinh cosh tan sin cos atan \
+    asin acos atan2 acosh asinh atanh erf erfc abs fabs labs floor ceil round rint trunc pow fmod fma fmin fmax fdim hypot \
+    ldexp frexp modf drem remainder scalb logb ilogb nan div ldiv time clock index rindex stdin stdout stderr remove \
+    rename exit abort free malloc calloc realloc atoi atof system random rand srand printf puts gets getc putc perror \
+    environ select";
 
 fn is_reserved(name: &str) -> bool {
-    RESERVED.split_whitespace().any(|word| word == name)
+    names::is_reserved(name) || USED.split_whitespace().any(|word| word == name)
 }
 
 /// Distinct names that C takes.

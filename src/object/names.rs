@@ -21,7 +21,8 @@ pub fn identifier(name: &str) -> String {
     }
 }
 
-fn is_reserved(word: &str) -> bool {
+/// Returns true for a word of C or C++, or a macro that compilers define.
+pub fn is_reserved(word: &str) -> bool {
     RESERVED.split_whitespace().any(|reserved| reserved == word)
 }
 
@@ -55,12 +56,17 @@ pub fn comment(text: &str) -> String {
 
 /// A string literal of these bytes.
 pub fn literal(text: &str) -> String {
-    let escape = |byte: u8| match byte {
+    format!("\"{}\"", escaped(text.as_bytes()))
+}
+
+/// Bytes inside of a string literal.
+pub fn escaped(bytes: &[u8]) -> String {
+    let escape = |&byte: &u8| match byte {
         b'"' | b'\\' | b'?' => format!("\\{}", byte as char),
         b' '..=b'~' => (byte as char).to_string(),
         _ => format!("\\{byte:03o}"),
     };
-    format!("\"{}\"", text.bytes().map(escape).collect::<String>())
+    bytes.iter().map(escape).collect()
 }
 
 /// A number of 64 bits; the least one has no literal.
