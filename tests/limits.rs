@@ -4,6 +4,7 @@ mod common;
 
 use common::fixtures;
 use prost::Message;
+use std::time::Instant;
 use tilewright::internal::graph::proto::DimensionProto;
 use tilewright::internal::graph::proto::{
     AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto,
@@ -36,9 +37,13 @@ fn node(op: &str, input: &[&str], attributes: &[(&str, i64)]) -> NodeProto {
 
 /// A model of these nodes on an input `x` of this shape.
 fn model(nodes: Vec<NodeProto>, shape: &[i64], initializer: Vec<TensorProto>) -> Model {
+    model_of(nodes, vec![declared("x", shape)], initializer)
+}
+
+fn model_of(nodes: Vec<NodeProto>, input: Vec<ValueInfoProto>, initializer: Vec<TensorProto>) -> Model {
     let graph = GraphProto {
         node: nodes,
-        input: vec![declared("x", shape)],
+        input,
         output: vec![ValueInfoProto { name: "y".into(), r#type: None }],
         initializer,
         ..GraphProto::default()
@@ -187,5 +192,29 @@ fn transposed_convolutions_may_have_empty_results() {
         let weights = vec![tensor("w", &[2, 3, 2, 1]), tensor("b", &[3])];
         let shape = of_empty(transposed, &[1, 2, 1, 3], weights).unwrap();
         assert_eq!(shape, [1, 3, 0, 2 * strides[1] + 1], "{strides:?}");
+    }
+}
+
+/// Thousands of operands or of nodes: with a time in their square each took minutes.
+#[test]
+fn long_chains_and_wide_nodes_compile_in_seconds() {
+    const N: usize = 3000;
+    let names: Vec<String> = (0..N).map(|i| format!("x{i}")).collect();
+    let operands: Vec<&str> = names.iter().map(String::as_str).collect();
+    let wide = |op: &str, attributes: &[(&str, i64)]| {
+        let inputs = operands.iter().map(|name| declared(name, &[4])).collect();
+        model_of(vec![node(op, &operands, attributes)], inputs, vec![])
+    };
+    let links = |i: usize| {
+        let output = if i + 1 == N { "y".into() } else { format!("v{i}") };
+        let input = if i == 0 { "x".into() } else { format!("v{}", i - 1) };
+        NodeProto { output: vec![output], ..node(["Tanh", "Neg"][i % 2], &[&input], &[]) }
+    };
+    let chain = model((0..N).map(links).collect(), &[4], vec![]);
+    let models = [wide("Max", &[]), wide("Sum", &[]), wide("Concat", &[("axis", 0)]), chain];
+    for (model, name) in models.iter().zip(["Max", "Sum", "Concat", "a chain"]) {
+        let start = Instant::now();
+        model.compile_module(&with(Limits::default())).unwrap();
+        assert!(start.elapsed().as_secs() < 60, "{name}: {:?}", start.elapsed());
     }
 }
