@@ -7,7 +7,7 @@
 use crate::codegen::instruction::{TILE_ROW_BYTES, TILE_ROWS, TILES};
 use crate::codegen::vcode::arithmetic::{binary, compare_lane, convert, fma, quotient, rounded_to_bf16, shift, unary};
 use crate::codegen::vcode::lanes::Lanes;
-use crate::codegen::vcode::{Addr, Function, GprOp, Inst, Lane, Operand, Shapes, Tile, VType, Vreg};
+use crate::codegen::vcode::{Addr, Function, GprOp, Inst, Lane, Operand, Shapes, Tile, VBinary, VType, Vreg};
 use crate::expr::scalar::number::f16_to_f32;
 use crate::runtime::{DType, Error, Result};
 
@@ -204,10 +204,8 @@ impl Machine<'_> {
                 self.try_write(dst, ty, value)?;
             }
             Inst::VBinary { op, dst, ty, a, b } => {
-                let (a, b) = (self.vectors[a.index()], self.vectors[b.index()]);
-                let value =
-                    |i| binary(op, ty.lane, lane(&a, ty.lane, i), lane(&b, ty.lane, i)).ok_or_else(|| undefined(inst));
-                self.try_write(dst, ty, value)?;
+                let operands = [a, b].map(|r| self.vectors[r.index()]);
+                self.write_binary(inst, op, (dst, ty), operands)?;
             }
             Inst::VQuotient { dst, ty, a, b, inverse } => {
                 let [a, b, y] = [a, b, inverse].map(|r| self.vectors[r.index()]);
@@ -230,10 +228,8 @@ impl Machine<'_> {
             }
             Inst::VFma { .. } | Inst::VFmaSum { .. } | Inst::VFmaMemory { .. } => self.fused_step(inst)?,
             Inst::VBinaryMemory { op, dst, ty, a, broadcast, addr } => {
-                let (a, b) = (self.vectors[a.index()], self.memory_operand(ty, broadcast, &addr)?);
-                let value =
-                    |i| binary(op, ty.lane, lane(&a, ty.lane, i), lane(&b, ty.lane, i)).ok_or_else(|| undefined(inst));
-                self.try_write(dst, ty, value)?;
+                let operands = [self.vectors[a.index()], self.memory_operand(ty, broadcast, &addr)?];
+                self.write_binary(inst, op, (dst, ty), operands)?;
             }
             Inst::VTensor { acc, row, a, b, .. } => {
                 let [mut total, a, b] = [acc, a, b].map(|r| self.vectors[r.index()]);
@@ -248,19 +244,38 @@ impl Machine<'_> {
                 self.write(dst, to, |i| convert(lane(&src, from, i), from, to.lane));
             }
             Inst::VReduce { op, dst, ty, a, first } => {
-                let a = self.vectors[a.index()];
-                let mut lanes: Vec<u64> = (0..ty.lanes as usize).map(|i| lane(&a, ty.lane, i)).collect();
-                while lanes.len() > 1 {
-                    let upper = lanes.split_off(lanes.len() / 2);
-                    for (low, high) in lanes.iter_mut().zip(upper) {
-                        *low = binary(op, ty.lane, *low, high).ok_or_else(|| undefined(inst))?;
-                    }
-                }
-                self.write(dst, VType { lanes: if first { 1 } else { ty.lanes }, ..ty }, |_| lanes[0]);
+                let total = self.reduced(inst, op, ty, a)?;
+                self.write(dst, VType { lanes: if first { 1 } else { ty.lanes }, ..ty }, |_| total);
             }
             _ => return Err(undefined(inst)),
         }
         Ok(())
+    }
+
+    /// Writes an operation on the lanes of two registers.
+    fn write_binary(
+        &mut self,
+        inst: &Inst,
+        op: VBinary,
+        (dst, ty): (Vreg, VType),
+        [a, b]: [Register; 2],
+    ) -> Result<()> {
+        self.try_write(dst, ty, |i| {
+            binary(op, ty.lane, lane(&a, ty.lane, i), lane(&b, ty.lane, i)).ok_or_else(|| undefined(inst))
+        })
+    }
+
+    /// All lanes of a register combined, halves first.
+    fn reduced(&self, inst: &Inst, op: VBinary, ty: VType, a: Vreg) -> Result<u64> {
+        let a = self.vectors[a.index()];
+        let mut lanes: Vec<u64> = (0..ty.lanes as usize).map(|i| lane(&a, ty.lane, i)).collect();
+        while lanes.len() > 1 {
+            let upper = lanes.split_off(lanes.len() / 2);
+            for (low, high) in lanes.iter_mut().zip(upper) {
+                *low = binary(op, ty.lane, *low, high).ok_or_else(|| undefined(inst))?;
+            }
+        }
+        Ok(lanes[0])
     }
 
     /// A product that is added to or taken from something, rounded once.
