@@ -207,7 +207,7 @@ fn count_loop(g: &mut Importer, mut inside: Inside, trips: i64, initial: &[Value
 /// A loop with a known number of times, all of whose carried values change.
 fn count_changed(g: &mut Importer, mut inside: Inside, trips: i64, initial: &[ValueId]) -> Result<Vec<ValueId>> {
     let graph = &mut inside.graph;
-    // The condition is no result any more; the number of the time comes after the carried values.
+    // The condition is not a result any more; the number of the time comes after the carried values.
     graph.outputs.remove(0);
     let number = graph.inputs.remove(0);
     let number_type = graph.value(number).ty.clone();

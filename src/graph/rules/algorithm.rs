@@ -113,7 +113,7 @@ const TRANSFORM: f64 = 10.0;
 const FETCH: f64 = 20.0;
 /// Multiply-adds for a weight in the last cache. Unmeasured.
 const FETCH_CACHED: f64 = 4.0;
-/// A tile is no candidate where its estimate exceeds the least one by this factor: the prices decide between the
+/// A tile is not a candidate where its estimate exceeds the least one by this factor: the prices decide between the
 /// others. Unmeasured.
 const HOPELESS: f64 = 1.4;
 

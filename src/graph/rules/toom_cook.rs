@@ -27,7 +27,7 @@ pub struct Transforms {
 }
 
 impl Transforms {
-    /// The transforms of F(outputs, taps); `None` where there are too few points. One tap is no transform: α = m.
+    /// The transforms of F(outputs, taps); `None` where there are too few points. One tap is not a transform: α = m.
     pub fn new(outputs: i64, taps: i64) -> Option<Transforms> {
         let (m, r) = (usize::try_from(outputs).ok()?, usize::try_from(taps).ok()?);
         if m == 0 || r == 0 || m + r - 2 > POINTS.len() {

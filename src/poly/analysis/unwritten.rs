@@ -50,7 +50,7 @@ pub fn unwritten_read(scop: &Scop) -> Result<Option<UnwrittenRead>> {
     Ok(None)
 }
 
-/// The reads of temporaries that take place whatever the data, with subscripts and guards. An update of an element is no assignment to it, and
+/// The reads of temporaries that take place whatever the data, with subscripts and guards. An update of an element is not an assignment to it, and
 /// its own read counts where another statement reads what it makes.
 fn reads(scop: &Scop, id: StatementId) -> Vec<(BufferId, Vec<Affine>, Vec<Affine>)> {
     let s = scop.statement(id);

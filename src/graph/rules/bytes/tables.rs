@@ -41,7 +41,7 @@ pub fn table(network: &mut Network, m: &Match) -> Option<Id> {
 enum Way {
     /// Its operands are looked at.
     Open,
-    /// It is no function of one tensor in u8.
+    /// It is not a function of one tensor in u8.
     None,
     /// It is a tensor in u8 of its own.
     Source,
