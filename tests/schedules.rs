@@ -306,7 +306,7 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("wave", "skew i by 1*k", &["no loop `k` has all statements of `i`"]),
     ("wave", "skew i by 1*j", &["would run before"]),
     ("both", "normalize  shift i by 1  divide", &["before those that change its order"]),
-    ("both", "sequence S, V", &["no statement `V`"]),
+    ("wave", "reverse i  reverse j  wavefront i", &["iteration i=2,j=0 of A would run before i=1,j=1"]),
     ("both", "sequence T, S, U", &["which writes A(", "{T}   <--", "{U}   <--"]),
     ("both", "sequence S, V", &["no statement `V`", "{S}   <--"]),
     ("softmax", "merge total, Y at m  sequence Y, total, e", &["share a loop", "{e}   <--"]),
