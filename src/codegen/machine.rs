@@ -181,6 +181,7 @@ impl Machine {
     const ZNVER4: Machine = Machine {
         clock_ghz: 3.69,
         fma_per_cycle: 1,
+        vector_per_cycle: 1.5,
         loads_per_cycle: 1,
         add_latency: 3.0,
         division_cycles: [6.0, 9.0],
@@ -197,12 +198,14 @@ impl Machine {
         row_start_ns: 0.5,
         far_row_start_ns: 6.7,
         launch_ns: 170.0,
+        wave_ns: 540.0,
         ..Machine::AVX512
     };
 
     /// AMD Zen 5 with vectors of 512 bits: caches from its data sheet, what has a probe by `tilewright calibrate` on an EPYC, the rest from the table.
     const ZNVER5: Machine = Machine {
         clock_ghz: 4.25,
+        vector_per_cycle: 3.0,
         add_latency: 2.0,
         integer_latency: 2.0,
         division_cycles: [2.55, 4.05],
@@ -225,6 +228,8 @@ machine! {
     // ---- execution
     fma_per_cycle usize = 2;
         "per cycle", "Vector FMA instructions started", "Probe of outer products; NEON unmeasured";
+    vector_per_cycle f64 = 2.0;
+        "per cycle", "Vector operations started, products among them", "On Zen 4 between 1 and 2 by data sheets, and fitted on the suites `loops` and `programs`; elsewhere unmeasured";
     scalar_per_cycle f64 = 2.7, 2.0, 2.0;
         "per cycle", "Operations on single elements started", "Measured by mixes of additions, products and comparisons on AVX-512, where vectors of 64 bytes have one port less; others unmeasured";
     fma_latency usize = 4;
@@ -272,7 +277,7 @@ machine! {
     loop_exit_cycles f64 = 20.0;
         "cycles", "Start of an innermost loop and the branch at its end that was predicted otherwise", "Unmeasured";
     predicted_iterations i64 = 16;
-        "iterations", "Largest fixed number of iterations of an innermost loop whose end is predicted", "Unmeasured; sums over windows of 3 and 5 pixels are predicted on Zen 3";
+        "iterations", "Largest number of iterations of an innermost loop whose end is predicted when it has as many as the last time", "Unmeasured; sums over windows of 3 and 5 pixels are predicted on Zen 3";
     short_loop_cycles f64 = 2.0;
         "cycles", "Start and end of an innermost loop whose end is predicted", "Unmeasured";
     bound_cycles f64 = 3.0, 1.0, 1.0;
@@ -354,6 +359,8 @@ machine! {
         "GB/s", "Loads and stores of lines that another core wrote", "Measured on a Xeon: loads 21 to 25, stores 9 to 16; others unmeasured";
     launch_ns f64 = 1000.0;
         "ns", "Start of one parallel kernel", "Unmeasured; the probe gives 350 where the other thread waits awake";
+    wave_ns f64 = 1000.0;
+        "ns", "From the end of a wave to the start of the next one, with the wait for the last thread", "Measured by widest paths of 200 nodes in 600 waves on Zen 4: 540; others unmeasured";
     serial_start_ns f64 = 20.0;
         "ns", "Start of one kernel that runs on one thread", "Measured on a Xeon by chains of 100 and 200 products of a row of 16 with 16×16: 28 with its product";
     serial_ns f64 = 20_000.0;

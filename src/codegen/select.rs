@@ -22,7 +22,7 @@ mod dead_stores;
 pub mod division;
 pub mod expansion_cost;
 mod floor_division;
-mod general_registers;
+pub mod general_registers;
 pub mod half_precision;
 mod half_sums;
 pub mod hoist;

@@ -14,6 +14,7 @@
 
 mod block;
 mod chain;
+mod code;
 pub mod execution;
 mod forwarding;
 mod seen;
@@ -21,6 +22,8 @@ pub mod traffic;
 
 use crate::codegen::Target;
 use crate::codegen::loopnest::LoopNest;
+use crate::codegen::{regalloc, select};
+use crate::runtime::Result;
 use execution::Execution;
 use traffic::traffic_and_counts;
 
@@ -39,6 +42,8 @@ pub struct Cost {
     pub exposed: f64,
     /// Until the first lines arrive of rows that no prefetcher follows.
     pub starts: f64,
+    /// Rows of neighbouring lines that come into the first cache.
+    pub rows: f64,
 }
 
 impl Cost {
@@ -64,7 +69,30 @@ pub fn price(nest: &LoopNest, target: &Target) -> Cost {
     let starts = machine.row_start_ns * traffic.starts[1] + (machine.far_row_start_ns - machine.row_start_ns) * far;
     let ns = |cycles: f64| cycles / machine.clock_ghz;
     let exposed = (exposed - ns(chains)).max(0.0);
-    Cost { ports: ns(ports), chains: ns(chains), loops: ns(loops), transfers, exposed, starts }
+    let rows = traffic.starts[0];
+    Cost { ports: ns(ports), chains: ns(chains), loops: ns(loops), transfers, exposed, starts, rows }
+}
+
+/// As `cost`, the price of `nest`, with what the core does counted in the machine code.
+///
+/// # Errors
+/// Those of code generation.
+pub fn refine(cost: &Cost, nest: &LoopNest, target: &Target) -> Result<Cost> {
+    let (machine, mut all, mut columns) = (&target.machine, Execution::default(), 0.0);
+    for function in select::lower(nest, target)? {
+        let code = code::price(&function, &regalloc::allocate(&function, target)?, target);
+        all.add(code.cycles, 1.0);
+        columns += code.columns;
+    }
+    let ns = |cycles: f64| cycles / machine.clock_ghz;
+    // one element of each line of a column: as a lane of its own, where the line is not in the first cache any more
+    let [line, near] =
+        [machine.line_lane_cycles / machine.loads_per_cycle as f64, 1.0 / machine.narrow_loads_per_cycle as f64];
+    let ports = ns(all.ports + columns.min(cost.rows) * (line - near).max(0.0));
+    // values that pass through memory wait as they do in the loops
+    let chains = ns(all.chains).max(cost.chains - (ports - cost.ports).max(0.0));
+    let exposed = (cost.exposed + cost.chains - chains).clamp(0.0, cost.exposed.max(cost.exposed + cost.chains));
+    Ok(Cost { ports, chains, loops: ns(all.loops), exposed, ..*cost })
 }
 
 #[cfg(test)]

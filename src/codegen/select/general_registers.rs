@@ -10,7 +10,7 @@
 //! gets the same bytes.
 
 mod forms;
-mod recurrence;
+pub mod recurrence;
 
 use crate::codegen::Target;
 use crate::codegen::regalloc::allocation::RegisterFile;

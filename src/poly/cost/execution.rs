@@ -38,7 +38,7 @@ pub struct Execution {
 }
 
 impl Execution {
-    fn add(&mut self, other: Execution, times: f64) {
+    pub(super) fn add(&mut self, other: Execution, times: f64) {
         self.ports += times * other.ports;
         self.chains += times * other.chains;
         self.loops += times * other.loops;

@@ -168,6 +168,11 @@ const ROUNDING: f64 = 1e-6;
 /// Their square roots are irrational, and no two are multiples: points in steps of them lie evenly (Richtmyer 1951).
 const PRIMES: [f64; 16] = [2., 3., 5., 7., 11., 13., 17., 19., 23., 29., 31., 37., 41., 43., 47., 53.];
 
+/// The place of sample `i` in a loop that `depth` loops are around, as a share of its iterations.
+pub(super) fn spread(i: usize, depth: usize) -> f64 {
+    ((i + 1) as f64 * PRIMES[depth % PRIMES.len()].sqrt()).fract()
+}
+
 impl Model<'_> {
     fn body(&mut self, body: &[Stmt]) -> Footprint {
         let children: Vec<Footprint> = body.iter().map(|s| self.statement(s)).collect();
@@ -328,7 +333,7 @@ impl Model<'_> {
             let start = lower.iter().map(|f| (value(f) - ROUNDING).ceil()).fold(f64::NEG_INFINITY, f64::max);
             let end = upper.iter().map(|f| (value(f) + ROUNDING).floor()).fold(f64::INFINITY, f64::min);
             let length = ((end - start) / step).ceil().max(0.0);
-            let share = ((i + 1) as f64 * PRIMES[sample.iteration.len() % PRIMES.len()].sqrt()).fract();
+            let share = spread(i, sample.iteration.len());
             let offset = (start - value(first)) / step;
             sample.iteration.push(offset + (share * length).floor());
             sample.weight *= length;

@@ -125,7 +125,7 @@ fn quotient_latency(target: &Target) -> f64 {
 }
 
 /// Cycles until the result of an instruction can be used, in vector registers or moved.
-fn latency(inst: &Inst, target: &Target, moved: bool) -> f64 {
+pub fn latency(inst: &Inst, target: &Target, moved: bool) -> f64 {
     let machine = &target.machine;
     let product = machine.fma_latency as f64;
     let simple = if moved { machine.word_latency } else { machine.integer_latency };

@@ -1,0 +1,245 @@
+//! Cycles of machine code: what the ports do, what waits for results of earlier iterations, and the loops themselves.
+//!
+//! In: a function with its registers. Out: an [`Execution`], as [`execution`](super::execution) has it of loops, of the instructions that
+//! there are: spills, permutations in place of gathers, values that stay in registers, sums over lanes. A body takes as long as its
+//! busiest port; an innermost loop at least as long as its longest chain through registers ([`chain`]).
+
+mod chain;
+mod instruction;
+mod trips;
+
+use crate::codegen::Target;
+use crate::codegen::regalloc::allocation::{Allocation, Step};
+use crate::codegen::vcode::operands::Class;
+use crate::codegen::vcode::{Function, Gpr, GprOp, Inst, Operand};
+use crate::poly::cost::execution::Execution;
+use instruction::Ports;
+use std::collections::HashSet;
+use trips::Trips;
+
+/// Of a loop of which nothing is known.
+const ONCE: Trips = Trips { mean: 1.0, changes: 0.0 };
+
+/// A loop, a conditional or the function, whose instructions are being added up.
+struct Open {
+    ports: Ports,
+    /// Times that the body runs in one run of the function.
+    times: f64,
+    /// Iterations for each time that it starts; `None` of a conditional, and of the function.
+    trips: Option<f64>,
+    /// The step behind its start.
+    start: usize,
+    /// Share of its starts whose iterations are other ones than the last time: their end is not foreseen.
+    changes: f64,
+    innermost: bool,
+}
+
+impl Open {
+    fn new(times: f64, start: usize) -> Open {
+        Open { ports: Ports::default(), times, trips: None, start, changes: 0.0, innermost: false }
+    }
+}
+
+/// Costs of one run of a function.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(super) struct Code {
+    pub cycles: Execution,
+    /// Loads of one element by innermost loops, each of another cache line than in the iteration before.
+    pub columns: f64,
+}
+
+/// The costs of one run of a function, with all iterations of a parallel loop.
+pub(super) fn price(function: &Function, allocation: &Allocation, target: &Target) -> Code {
+    let mut counts = trips::trips(function).into_iter();
+    let mut sum =
+        Sum { function, allocation, target, total: Execution::default(), open: vec![Open::new(1.0, 0)], columns: 0.0 };
+    for (at, step) in allocation.steps.iter().enumerate() {
+        let Some(top) = sum.open.last_mut() else { break };
+        let inst = match step {
+            Step::Inst { origin, .. } => &function.insts[*origin as usize],
+            Step::Again { inst, .. } => inst,
+            Step::Store { class, .. } => {
+                top.ports.store(target, 1.0, *class == Class::Gpr);
+                continue;
+            }
+            Step::Load { class, .. } => {
+                top.ports.load(target, 1.0, *class == Class::Gpr);
+                continue;
+            }
+        };
+        match inst {
+            Inst::LoopStart { count, .. } => {
+                top.innermost = false;
+                let (times, Trips { mean, changes }) = (top.times, counts.next().unwrap_or(ONCE));
+                let terms = sum.terms(at, *count);
+                sum.total.loops += times * target.machine.bound_cycles * terms as f64;
+                let open = Open::new(times * mean, at + 1);
+                sum.open.push(Open { trips: Some(mean), changes, innermost: true, ..open });
+            }
+            Inst::IfStart { .. } => {
+                top.innermost = false;
+                let (times, share) = (top.times, counts.next().unwrap_or(ONCE).mean);
+                sum.total.loops += times;
+                sum.open.push(Open::new(times * share, at + 1));
+            }
+            Inst::LoopEnd | Inst::IfEnd => sum.close(at),
+            _ => top.ports.add(inst, target),
+        }
+    }
+    sum.close(allocation.steps.len());
+    Code { cycles: sum.total, columns: sum.columns }
+}
+
+/// The loads of one element by an innermost loop, each of another cache line than in the iteration before.
+fn columns(body: &[&Inst], line_bytes: i64) -> usize {
+    let step = |base: Gpr| {
+        let steps = body.iter().filter_map(|inst| match inst {
+            Inst::Int { dst, op: GprOp::Add, a, b: Operand::Imm(n) } if *dst == base && *a == base => Some(n.abs()),
+            _ => None,
+        });
+        steps.sum::<i64>()
+    };
+    let mut lines = HashSet::new();
+    for inst in body {
+        if let Some(lanes) = inst.lanes().filter(|l| l.count == 1 && !inst.writes_memory())
+            && step(lanes.addr.base) >= line_bytes
+        {
+            lines.insert((lanes.addr.base.0, i64::from(lanes.addr.disp).div_euclid(line_bytes)));
+        }
+    }
+    lines.len()
+}
+
+struct Sum<'a> {
+    function: &'a Function,
+    allocation: &'a Allocation,
+    target: &'a Target,
+    total: Execution,
+    open: Vec<Open>,
+    /// See [`Code::columns`].
+    columns: f64,
+}
+
+impl Sum<'_> {
+    /// The operations from the last start or end of a loop on that compute a number of iterations.
+    fn terms(&self, at: usize, count: Gpr) -> usize {
+        let (mut needed, mut terms) = (HashSet::from([count.0]), 0);
+        for step in self.allocation.steps[..at].iter().rev() {
+            let Step::Inst { origin, .. } = step else { continue };
+            let inst = &self.function.insts[*origin as usize];
+            if inst.is_control() {
+                break;
+            }
+            let (mut read, mut computes) = (vec![], false);
+            inst.registers(|class, access, r| {
+                if class == Class::Gpr {
+                    computes |= access.writes() && needed.contains(&r);
+                    read.extend(access.reads().then_some(r));
+                }
+            });
+            if computes {
+                needed.extend(read);
+                terms += usize::from(!matches!(inst, Inst::Imm { .. } | Inst::Copy { .. } | Inst::Range { .. }));
+            }
+        }
+        terms
+    }
+
+    /// Adds what was opened last and ends before the step `end`.
+    fn close(&mut self, end: usize) {
+        let Some(closed) = self.open.pop() else { return };
+        let machine = &self.target.machine;
+        let origin = |s: &Step| match s {
+            Step::Inst { origin, .. } => Some(&self.function.insts[*origin as usize]),
+            _ => None,
+        };
+        let body: Vec<&Inst> = self.allocation.steps[closed.start..end].iter().filter_map(origin).collect();
+        if closed.innermost {
+            self.columns += closed.times * columns(&body, machine.line_bytes as i64) as f64;
+        }
+        let ports = closed.ports.cycles(self.target, closed.innermost);
+        self.total.ports += closed.times * ports;
+        let Some(trips) = closed.trips.filter(|&n| n > 0.0) else { return };
+        let leave = match closed.innermost {
+            true if trips <= machine.predicted_iterations as f64 => {
+                machine.short_loop_cycles + closed.changes * (machine.loop_exit_cycles - machine.short_loop_cycles)
+            }
+            true => machine.loop_exit_cycles,
+            false => 0.0,
+        };
+        self.total.loops += closed.times * (machine.loop_cycles + leave / trips);
+        if closed.innermost {
+            self.total.chains += closed.times * (chain::cycles(&body, self.target) - ports).max(0.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codegen::regalloc;
+    use crate::codegen::vcode::text::parse;
+
+    /// Of a loop of 1000 iterations for AVX-512.
+    fn price_of(body: &str, before: &str) -> Code {
+        let text = format!(
+            "function p (serial, 9 gpr, 99 vector registers, 0 scratch bytes) {{
+             r0 = argument 0\n r1 = argument 1\n {before}\n r2 = 1000\n loop r2 (at least once) {{\n {body}\n }}\n}}\n"
+        );
+        let function = &parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))[0];
+        let target = Target::avx512();
+        price(function, &regalloc::allocate(function, &target).unwrap(), &target)
+    }
+
+    fn cycles_of(body: &str, before: &str) -> Execution {
+        price_of(body, before).cycles
+    }
+
+    #[test]
+    fn the_busiest_port_counts() {
+        let copy = "v1 = load f32x16 f32 [r0]\n store f32x16 f32 v1, [r1]\n r0 = add r0, 64\n r1 = add r1, 64";
+        let one = cycles_of(copy, "");
+        let two = cycles_of(&format!("v2 = load f32x16 f32 [r0 + 4]\n v3 = add f32x16 v2, v2\n {copy}"), "");
+        // a store takes the time of one and a half loads
+        assert!((750.0..1200.0).contains(&one.ports), "{one:?}");
+        assert!(two.ports > 1.02 * one.ports, "{two:?}");
+        // pointers wait a cycle for themselves
+        assert!(one.ports + one.chains < 1200.0, "{one:?}");
+        // lanes that lie apart are loaded one by one
+        let apart = copy.replace("v1 = load f32x16 f32 [r0]", "v1 = gather f32x16 f32 [r0] stride 400");
+        assert!(cycles_of(&apart, "").ports > 10.0 * one.ports);
+    }
+
+    #[test]
+    fn a_chain_through_a_register_counts_beyond_the_ports() {
+        let sum =
+            cycles_of("v1 = load f32x16 f32 [r0]\n v0 = add f32x16 v0, v1\n r0 = add r0, 64", "v0 = const f32x16 #0");
+        let latency = Target::avx512().machine.add_latency;
+        assert!((sum.ports + sum.chains - 1000.0 * latency).abs() < 10.0, "{sum:?}");
+    }
+
+    #[test]
+    fn elements_of_other_lines_are_counted() {
+        let column = |step: i64| {
+            let loads = "v1 = load f32x1 f32 [r0]\n v2 = load f32x1 f32 [r0 + 4]\n v3 = load f32x1 f32 [r0 + 400]";
+            let sums = "v0 = max f32x1 v1, v0\n v0 = max f32x1 v2, v0\n v0 = max f32x1 v3, v0";
+            price_of(&format!("{loads}\n {sums}\n r0 = add r0, {step}"), "v0 = const f32x1 #0").columns
+        };
+        assert_eq!([column(8), column(-4000)], [0.0, 2000.0]);
+    }
+
+    #[test]
+    fn values_that_find_no_register_are_loaded_again() {
+        let (mut before, mut body) = (String::new(), String::new());
+        for v in 1..60 {
+            before += &format!("v{v} = load f32x16 f32 [r1 + {}]\n ", 64 * v);
+            body += &format!("v0 = max f32x16 v0, v{v}\n ");
+        }
+        let few = cycles_of(
+            &body.lines().take(20).collect::<Vec<_>>().join("\n"),
+            &format!("v0 = const f32x16 #0\n {before}"),
+        );
+        let many = cycles_of(&body, &format!("v0 = const f32x16 #0\n {before}"));
+        assert!(many.ports > 3.0 * few.ports, "{few:?} {many:?}");
+    }
+}
