@@ -160,6 +160,10 @@ pub trait Vectors {
     fn lookup(&mut self, _ty: VType, _d: u8, _index: u8, _table: [u8; 4]) -> bool {
         false
     }
+    /// Bytes `index` of the 16 bytes at an address.
+    fn shuffle(&mut self, _ty: VType, _d: u8, _index: u8, _table: &Addr) -> bool {
+        false
+    }
     fn convert(&mut self, d: u8, to: VType, s: u8, from: Lane) -> bool;
 }
 
@@ -466,6 +470,9 @@ where
             }
             Inst::VLookup { dst, ty, index, a, b, c, d } => {
                 return self.lookup(ty, dst.number(), index.number(), [a, b, c, d].map(|r| r.number()));
+            }
+            Inst::VShuffle { dst, ty, index, addr } => {
+                return self.shuffle(ty, dst.number(), index.number(), &addr);
             }
             Inst::VConvert { dst, to, src, from } => return self.convert(dst.number(), to, src.number(), from),
             Inst::VReduce { op, dst, ty, a, first } => {

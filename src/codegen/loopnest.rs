@@ -10,7 +10,6 @@ pub mod simplify;
 pub mod verify;
 
 use crate::codegen::instruction::InstructionName;
-use crate::codegen::target::Target;
 use crate::expr::Bound;
 use crate::expr::narrow::is_table_of_bytes;
 use crate::expr::{Affine, Var};
@@ -162,11 +161,11 @@ impl LoopNest {
         &self.buffers[id.0 as usize]
     }
 
-    /// Returns true for a table of bytes that the nest does not write, which the target holds in registers.
-    pub fn is_table(&self, id: BufferId, target: &Target) -> bool {
+    /// Returns true for a table of bytes that the nest does not write.
+    pub fn is_table(&self, id: BufferId) -> bool {
         let buffer = self.buffer(id);
         let read = matches!(buffer.kind, BufferKind::Argument { written: false, .. });
-        target.looks_up_bytes() && read && is_table_of_bytes(buffer.dtype, &buffer.shape)
+        read && is_table_of_bytes(buffer.dtype, &buffer.shape)
     }
 
     pub fn new_var(&mut self, name: impl Into<String>) -> Var {

@@ -112,8 +112,8 @@ impl Target {
         self.vector_bytes / bytes
     }
 
-    /// Returns true for a target that looks up bytes in a table of 256 of them in registers.
-    pub fn looks_up_bytes(&self) -> bool {
+    /// Returns true for a target that permutes the bytes of several registers: a table of 256 stays in four.
+    pub fn permutes_bytes(&self) -> bool {
         self.isa == Isa::Avx512 && self.features.contains(Features::AVX512VBMI)
     }
 

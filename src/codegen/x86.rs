@@ -16,6 +16,7 @@ mod opcode;
 mod quotient;
 mod scalar;
 mod strided;
+mod tables;
 mod tiles;
 mod vector;
 

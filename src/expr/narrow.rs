@@ -19,7 +19,7 @@ pub struct Names<'a> {
     pub dtype: &'a dyn Fn(BufferId) -> DType,
     /// The values of an affine form.
     pub bounds: &'a dyn Fn(&Affine) -> Interval,
-    /// Returns true for a buffer of 256 integers of 8 bits that the target holds in registers: a subscript in u8 is a lane of 8 bits.
+    /// Returns true for a table of integers of 8 bits that is looked up in lanes of 8 bits: a subscript in u8 is a lane of 8 bits.
     pub is_table: &'a dyn Fn(BufferId) -> bool,
 }
 
@@ -32,9 +32,10 @@ pub fn narrow_bytes(dtype: DType) -> Option<usize> {
     }
 }
 
-/// Returns true for a type and extents of 256 integers of 8 bits.
+/// Returns true for a type and extents of integers of 8 bits that permutations look up: a power of two, up to all that a subscript
+/// of 8 bits reaches.
 pub fn is_table_of_bytes(dtype: DType, extents: &[i64]) -> bool {
-    matches!(dtype, DType::I8 | DType::U8) && extents == [256]
+    matches!(dtype, DType::I8 | DType::U8) && matches!(extents, [16 | 32 | 64 | 128 | 256])
 }
 
 /// The values of an integer type that an i64 holds.

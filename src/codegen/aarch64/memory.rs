@@ -20,7 +20,7 @@ pub(super) fn needs(inst: &Inst) -> u8 {
 /// The low `size` bytes of a register; loading clears the rest.
 macro_rules! move_scalar {
     ($name:ident $scaled:ident $unscaled:ident) => {
-        fn $name(&mut self, r: u8, b: u8, offset: i32, size: usize) {
+        pub(super) fn $name(&mut self, r: u8, b: u8, offset: i32, size: usize) {
             let (scaled, o) = (offset >= 0 && offset % size as i32 == 0, offset as u32);
             match (size, scaled) {
                 (16, true) => a64!(self ; $scaled Q(r), [XSP(b), o]),

@@ -4,7 +4,7 @@ use crate::codegen::aarch64::emitter::{ByElement, Constants, Emitter};
 use crate::codegen::emit::{Tiles, Vectors};
 use crate::codegen::instruction::Form;
 use crate::codegen::vcode::operands::Class;
-use crate::codegen::vcode::{Function, Inst, Lane, ShiftOp, VBinary, VType, VUnary, Vreg, Zip};
+use crate::codegen::vcode::{Addr, Function, Inst, Lane, ShiftOp, VBinary, VType, VUnary, Vreg, Zip};
 use crate::expr::CompareOp;
 use crate::runtime::DType;
 use dynasmrt::{DynasmApi, DynasmLabelApi};
@@ -72,6 +72,7 @@ pub(super) fn needs(inst: &Inst) -> u8 {
         Inst::VFma { ty, .. } => (ty.lane == Lane::I64) as u8,
         Inst::VReduce { op, ty, .. } => 1 + binary_needs(*op, ty.lane),
         Inst::VTensor { temporaries, .. } => *temporaries,
+        Inst::VShuffle { .. } => 1,
         _ => 0,
     }
 }
@@ -377,6 +378,14 @@ impl Vectors for Emitter<'_> {
             self.copy(d, mask, ty);
             a64!(self ; bsl V(d).b16, V(a).b16, V(b).b16);
         }
+    }
+
+    fn shuffle(&mut self, _ty: VType, d: u8, index: u8, table: &Addr) -> bool {
+        let t = self.temporaries.vector[0];
+        let (b, offset) = self.operand(table, 16);
+        self.load_scalar(t, b, offset, 16);
+        a64!(self ; tbl V(d).b16, {V(t).b16 * 1}, V(index).b16);
+        true
     }
 
     fn convert(&mut self, d: u8, to: VType, s: u8, from: Lane) -> bool {

@@ -33,11 +33,11 @@ pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
     let body = nest.body.clone();
     let mut private = HashMap::new();
     let body = Preparer { nest: &mut nest, expanded: HashSet::new(), private: &mut private }.legalize(body);
-    let body = narrow_loops(&nest, target, &mut Facts::new(nest.vars.len()), &body);
+    let body = narrow_loops(&nest, &mut Facts::new(nest.vars.len()), &body);
     let body = split_sums(&mut nest, target, body);
-    vector_widths(&nest, target, &body, &mut Facts::new(nest.vars.len()), &mut widths);
+    vector_widths(&nest, &body, &mut Facts::new(nest.vars.len()), &mut widths);
     nest.body = crate::codegen::select::strip_mine::strip_mine(&mut nest, target, &mut widths, private, body);
-    vector_widths(&nest, target, &nest.body, &mut Facts::new(nest.vars.len()), &mut widths);
+    vector_widths(&nest, &nest.body, &mut Facts::new(nest.vars.len()), &mut widths);
     Prepared { nest, widths }
 }
 
@@ -234,8 +234,8 @@ fn depends(e: &Expr, var: Var) -> bool {
 }
 
 /// Returns true if statements look something up in a table.
-fn looks_up(nest: &LoopNest, target: &Target, facts: &Facts, body: &[Stmt]) -> bool {
-    let is_table = |b: BufferId| nest.is_table(b, target);
+fn looks_up(nest: &LoopNest, facts: &Facts, body: &[Stmt]) -> bool {
+    let is_table = |b: BufferId| nest.is_table(b);
     let names = Names { dtype: &|b| nest.buffer(b).dtype, bounds: &|a| facts.bounds(a), is_table: &is_table };
     let mut any = false;
     body.iter().for_each(|s| s.visit(&mut |s| any |= s.expressions().any(|e| names.looks_up(e))));
@@ -243,20 +243,13 @@ fn looks_up(nest: &LoopNest, target: &Target, facts: &Facts, body: &[Stmt]) -> b
 }
 
 /// Finds the widest lane type in each vector loop; returns that of `body`.
-fn vector_widths(
-    nest: &LoopNest,
-    target: &Target,
-    body: &[Stmt],
-    facts: &mut Facts,
-    widths: &mut HashMap<Var, usize>,
-) -> usize {
-    widths_inside(nest, target, body, facts, &mut vec![], widths)
+fn vector_widths(nest: &LoopNest, body: &[Stmt], facts: &mut Facts, widths: &mut HashMap<Var, usize>) -> usize {
+    widths_inside(nest, body, facts, &mut vec![], widths)
 }
 
 /// As [`vector_widths`], inside of the vector loops over `vectors`.
 fn widths_inside(
     nest: &LoopNest,
-    target: &Target,
     body: &[Stmt],
     facts: &mut Facts,
     vectors: &mut Vec<Var>,
@@ -269,9 +262,9 @@ fn widths_inside(
                 let mut inside = facts.clone();
                 inside.enter_loop(*var, lower, upper, *step);
                 vectors.extend((*kind == LoopKind::Vector).then_some(*var));
-                let width = widths_inside(nest, target, body, &mut inside, vectors, widths);
+                let width = widths_inside(nest, body, &mut inside, vectors, widths);
                 // a table is not looked up in lanes of 16 bits
-                let width = if width == 2 && looks_up(nest, target, &inside, body) { 4 } else { width };
+                let width = if width == 2 && looks_up(nest, &inside, body) { 4 } else { width };
                 if *kind == LoopKind::Vector {
                     vectors.pop();
                     // parts of a loop that was split keep the lanes of the whole
@@ -283,14 +276,14 @@ fn widths_inside(
             Stmt::If { conditions, body } => {
                 let mut inside = facts.clone();
                 conditions.iter().for_each(|c| inside.assume(c.clone()));
-                widths_inside(nest, target, body, &mut inside, vectors, widths)
+                widths_inside(nest, body, &mut inside, vectors, widths)
             }
             Stmt::Let { var, value, divisor } => {
                 facts.bind(*var, value, *divisor);
                 1
             }
             Stmt::Store { buffer, .. } => {
-                let expressions = stmt.expressions().map(|e| widest(nest, target, facts, vectors, e));
+                let expressions = stmt.expressions().map(|e| widest(nest, facts, vectors, e));
                 expressions.fold(buffer_width(nest, *buffer), usize::max)
             }
         });

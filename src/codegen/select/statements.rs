@@ -330,8 +330,7 @@ impl<'a> Selector<'a> {
         let scalar = self.chunk.lanes == 1 && self.chunk.count == 1;
         let saved = self.chunk;
         if scalar {
-            let widest =
-                crate::codegen::select::value::widest(self.nest, self.target, &self.facts_of_nest(), &[], value);
+            let widest = crate::codegen::select::value::widest(self.nest, &self.facts_of_nest(), &[], value);
             self.chunk.widest = widest.max(lane_of(self.nest.buffer(buffer).dtype).map_or(4, Lane::bytes)).max(4);
         }
         let target = self.address(buffer, index)?;

@@ -5,7 +5,6 @@
 //! keeps it rounded; the polyhedral side sets it where a value is read more than once (its module `rounding`). Integers
 //! of 8 and 16 bits have lanes of 32, u32 has lanes of 64: they are kept in range after each operation. An i64 whose interval fits is computed in lanes of 32 bits.
 
-use crate::codegen::Target;
 use crate::codegen::loopnest::LoopNest;
 use crate::codegen::select::constant_division::is_divided_in_lanes;
 use crate::codegen::select::division::quick_divisor;
@@ -133,8 +132,8 @@ pub fn dtype_of(nest: &LoopNest, e: &Expr) -> DType {
 }
 
 /// Bytes of the widest lane that evaluating `e` needs, given the ranges of the nest's variables.
-pub fn widest(nest: &LoopNest, target: &Target, facts: &Facts, vectors: &[Var], e: &Expr) -> usize {
-    let is_table = |b: BufferId| nest.is_table(b, target);
+pub fn widest(nest: &LoopNest, facts: &Facts, vectors: &[Var], e: &Expr) -> usize {
+    let is_table = |b: BufferId| nest.is_table(b);
     let names = Names { dtype: &|b| nest.buffer(b).dtype, bounds: &|a| facts.bounds(a), is_table: &is_table };
     names.lane_bytes(e).unwrap_or_else(|| widest_inside(nest, facts, vectors, names, e))
 }

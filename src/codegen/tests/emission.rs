@@ -155,6 +155,7 @@ fn functions(target: &Target) -> Vec<Case> {
     }
     if target.isa != Isa::Neon {
         all.extend(masked::loads(target.vector_bytes));
+        all.extend(tables::shuffles(target.vector_bytes));
     }
     let blocks = registers::blocks().into_iter().filter(|b| b.0.isa == target.isa);
     all.extend(blocks.flat_map(|(t, mr, nv)| [0, 30].map(|outer| registers::product_block(&t, mr, nv, 7, outer))));

@@ -130,6 +130,8 @@ fn roundings_to_bf16() {
 #[test]
 fn lookups_in_tables() {
     run(&Target::avx512().with_feature("avx512vbmi").unwrap(), &tables::lookups());
+    run(&Target::avx2(), &tables::shuffles(32));
+    run(&Target::avx512(), &tables::shuffles(64));
 }
 
 #[test]

@@ -239,6 +239,11 @@ impl Machine<'_> {
             Inst::VCompare { .. } | Inst::VSelect { .. } | Inst::VChoose { .. } | Inst::VLookup { .. } => {
                 self.choice_step(inst)
             }
+            Inst::VShuffle { dst, ty, index, addr } => {
+                let (index, start) = (self.vectors[index.index()], self.address(&addr));
+                let table = self.bytes(start, 16)?.to_vec();
+                self.write(dst, ty, |i| u64::from(table[lane(&index, ty.lane, i) as usize % 16]));
+            }
             Inst::VConvert { dst, to, src, from } => {
                 let src = self.vectors[src.index()];
                 self.write(dst, to, |i| convert(lane(&src, from, i), from, to.lane));

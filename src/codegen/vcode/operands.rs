@@ -208,6 +208,8 @@ macro_rules! insts {
             VLookup Vector "{} = lookup {} {}, {}, {}, {}, {}" {
                 dst: Vreg (Def), ty: VType, index: Vreg (Use), a: Vreg (Use), b: Vreg (Use), c: Vreg (Use), d: Vreg (Use)
             }
+            /// Byte `index` of the 16 bytes at `addr`, by lane; any number where `index` is 16 or more. Lanes of 8 bits, whole registers.
+            VShuffle Vector "{} = shuffle {} {} of {}" { dst: Vreg (Def), ty: VType, index: Vreg (Use), addr: Addr (Use) }
             /// Between lane types with the same number of lanes. Float to integer truncates (saturation unspecified).
             VConvert Vector "{} = convert {} from {} {}" { dst: Vreg (Def), to: VType, from: Lane, src: Vreg (Use) }
             /// All lanes of `a` combined, in every lane of `dst`: a fixed tree (halves first), so that the result is

@@ -174,7 +174,7 @@ mod tests {
         use opcode::*;
         let two = [
             LOAD_PS, LOAD_PD, LOAD_B, LOAD_W, LOAD_SS, LOAD_SD, MOVE, FROM_GPR32, FROM_GPR64, BROADCAST_SS, BROADCAST_B, BROADCAST_W, BROADCAST_D,
-            BROADCAST_Q, SPLAT_B, SPLAT_W, SPLAT_D, SPLAT_Q, SHUFFLE_D, PERMUTE_Q, SQRT_PS, SQRT_PD, INVERSE_PS, INVERSE_PD, INVERSE_ROOT_PS, CLASS_PS, CLASS_PD, ROUND_PS, ROUND_PD, ABS_B, ABS_W, ABS_D, ABS_Q,
+            BROADCAST_Q, BROADCAST_128, SPLAT_B, SPLAT_W, SPLAT_D, SPLAT_Q, SHUFFLE_D, PERMUTE_Q, SQRT_PS, SQRT_PD, INVERSE_PS, INVERSE_PD, INVERSE_ROOT_PS, CLASS_PS, CLASS_PD, ROUND_PS, ROUND_PD, ABS_B, ABS_W, ABS_D, ABS_Q,
             MASK_TO_B, MASK_TO_W, MASK_TO_D, MASK_TO_Q, EXTEND_BW, EXTEND_WD, ZERO_EXTEND_BW, EXTEND_BD, EXTEND_BQ, EXTEND_DQ, ZERO_EXTEND_BD, ZERO_EXTEND_WD, ZERO_EXTEND_BQ, I32_TO_F32, I32_TO_F64,
             I64_TO_F32, I64_TO_F64, F32_TO_F64, F64_TO_F32, F32_TO_I32, F64_TO_I32, F32_TO_I64, F64_TO_I64, F16_TO_F32, F32_TO_BF16,
             SCALAR_F32_TO_I64, SCALAR_F64_TO_I64, MASK_LOAD, B_TO_MASK, D_TO_MASK, Q_TO_MASK,
@@ -199,9 +199,8 @@ mod tests {
     fn operand_kinds(op: Op, evex: bool) -> (bool, bool) {
         use opcode::*;
         match op {
-            LOAD_SS | LOAD_SD | STORE_SS | STORE_SD | MASK_LOAD_PS | MASK_LOAD_PD | MASK_STORE_PS | MASK_STORE_PD => {
-                (false, true)
-            }
+            LOAD_SS | LOAD_SD | STORE_SS | STORE_SD | BROADCAST_128 | MASK_LOAD_PS | MASK_LOAD_PD | MASK_STORE_PS
+            | MASK_STORE_PD => (false, true),
             MASK_TO_B | MASK_TO_W | MASK_TO_D | MASK_TO_Q | B_TO_MASK | D_TO_MASK | Q_TO_MASK | SPLAT_B | SPLAT_W
             | SPLAT_D | SPLAT_Q => (true, false),
             _ => match shape(op) {
@@ -219,7 +218,7 @@ mod tests {
             | INSERT_D | INSERT_Q | EXTRACT_B | EXTRACT_W | EXTRACT_D | EXTRACT_Q | SCALAR_I64_TO_F32
             | SCALAR_F32_TO_I64 | SCALAR_F64_TO_I64 | MASK_LOAD => &[Width::X],
             PERMUTE_128 => &[Width::Y],
-            EXTRACT_128 | INSERT_128 | PERMUTE_PS | PERMUTE_Q => &[Width::Y, Width::Z],
+            EXTRACT_128 | INSERT_128 | BROADCAST_128 | PERMUTE_PS | PERMUTE_Q => &[Width::Y, Width::Z],
             EXTRACT_256 => &[Width::Z],
             _ => &[Width::X, Width::Y, Width::Z],
         };
@@ -234,6 +233,7 @@ mod tests {
             ("vpxor", true) => "vpxord",
             ("vextractf128", true) => "vextractf32x4",
             ("vinsertf128", true) => "vinsertf32x4",
+            ("vbroadcasti128", true) => "vbroadcasti32x4",
             ("vroundps", true) => "vrndscaleps",
             ("vroundpd", true) => "vrndscalepd",
             (name, _) => name,

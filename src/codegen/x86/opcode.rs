@@ -101,6 +101,7 @@ ops! {
     BROADCAST_W       "vpbroadcastw"   Both M38 P66 0x79 0 0 2
     BROADCAST_D       "vpbroadcastd"   Both M38 P66 0x58 0 0 4
     BROADCAST_Q       "vpbroadcastq"   Both M38 P66 0x59 0 1 8
+    BROADCAST_128     "vbroadcasti128" Both M38 P66 0x5a 0 0 16
     SPLAT_B           "vpbroadcastb"   Evex M38 P66 0x7a 0 0 FULL
     SPLAT_W           "vpbroadcastw"   Evex M38 P66 0x7b 0 0 FULL
     SPLAT_D           "vpbroadcastd"   Evex M38 P66 0x7c 0 0 FULL

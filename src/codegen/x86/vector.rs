@@ -6,7 +6,7 @@ use super::opcode::{self, Op};
 use crate::codegen::emit::Vectors;
 use crate::codegen::emit::operand::{MemoryOperand, Source};
 use crate::codegen::regalloc::allocation::Needs;
-use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, VType, VUnary, Zip};
+use crate::codegen::vcode::{Addr, Inst, Lane, ShiftOp, VBinary, VType, VUnary, Zip};
 use crate::codegen::x86::emitter::{AREA_2, Emitter, on_stack, repeated};
 use crate::expr::CompareOp;
 use crate::runtime::DType;
@@ -26,6 +26,7 @@ pub(super) fn needs(inst: &Inst, evex: bool) -> Needs {
         Inst::VUnary { op: VUnary::Root | VUnary::RootApproximate | VUnary::InverseRootApproximate, .. } => 3,
         Inst::VUnary { op: VUnary::Inverse | VUnary::InverseApproximate, .. } | Inst::VQuotient { .. } => 2,
         Inst::VLookup { .. } => 2,
+        Inst::VShuffle { .. } => 1,
         Inst::VUnary { op: VUnary::Neg, ty, .. } if !ty.lane.is_float() => 1,
         Inst::VUnary { op: VUnary::Abs, ty, .. } if ty.lane == Lane::I64 && !evex => 1,
         Inst::VBinary { op, ty, .. } => binary_needs(*op, ty.lane, evex),
@@ -416,20 +417,16 @@ impl Vectors for Emitter<'_> {
     }
 
     fn lookup(&mut self, ty: VType, d: u8, index: u8, table: [u8; 4]) -> bool {
-        let w = width(ty);
-        if !self.arch.evex || w != Width::Z || ty.lane.bytes() != 1 {
-            return false;
+        let possible = self.arch.evex && width(ty) == Width::Z && ty.lane.bytes() == 1;
+        if possible {
+            self.lookup_in_registers(d, index, table);
         }
-        // each half of the table by the lower seven bits, then one of both by the highest
-        let halves = [self.temporaries.vector[0], self.temporaries.vector[1]];
-        for (half, of_table) in halves.into_iter().zip(table.chunks_exact(2)) {
-            self.copy_width(w, half, index);
-            self.op3(opcode::PERMUTE_BY_B, w, half, of_table[0], of_table[1]);
-        }
-        self.op2(opcode::B_TO_MASK, w, 1, index);
-        let [low, high] = halves;
-        self.vector(Encoding { mask: 1, ..self.plain(opcode::BLEND_MASK_B, w, d, low, Rm::Register(high)) });
-        true
+        possible
+    }
+
+    fn shuffle(&mut self, ty: VType, d: u8, index: u8, table: &Addr) -> bool {
+        let possible = width(ty) != Width::X && ty.lane.bytes() == 1;
+        possible && self.shuffle_of_memory(width(ty), d, index, table).is_ok()
     }
 
     fn convert(&mut self, d: u8, to: VType, s: u8, from: Lane) -> bool {

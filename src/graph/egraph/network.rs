@@ -120,8 +120,6 @@ pub struct Network {
     /// The type of the first operand of the target's products of bytes, of which the second one is i8; `None` where it has no
     /// such instruction.
     pub byte_products: Option<DType>,
-    /// The target looks up bytes in tables of 256 of them in registers.
-    pub byte_tables: bool,
     /// The target has products of i16.
     pub word_products: bool,
     /// The types of operands whose products the target sums in tiles.

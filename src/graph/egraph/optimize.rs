@@ -159,7 +159,6 @@ pub fn optimize(
     let of_target = cost::byte_products(target);
     let chosen = |used: bool| used.then(|| of_target.unwrap_or(DType::U8));
     loaded.network.byte_products = options.byte_products.map_or(of_target, chosen);
-    loaded.network.byte_tables = target.looks_up_bytes();
     loaded.network.word_products = options.byte_products != Some(false) && cost::word_products(target);
     loaded.network.tile_products = cost::tile_products(target);
     let cleaning = saturate(&mut loaded.network, &used(rules::clean()), budget);

@@ -81,7 +81,6 @@ impl Sample {
         self.graph.outputs = vec![root];
         let Loaded { mut network, class, .. } = load(&self.graph).unwrap();
         network.max_error = 1e-4;
-        network.byte_tables = true;
         (network.byte_products, network.word_products) = (Some(DType::U8).filter(|_| !self.words), self.words);
         network.least_halved = self.halved.then_some(0);
         network.halves = Some(DType::BF16).filter(|_| !self.stored);

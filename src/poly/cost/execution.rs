@@ -252,7 +252,7 @@ impl<'a> Pricer<'a> {
         let names = Names {
             dtype: &|b| self.nest.buffer(b).dtype,
             bounds: &|_| (i64::MIN, i64::MAX),
-            is_table: &|b| self.nest.is_table(b, self.target),
+            is_table: &|b| self.nest.is_table(b),
         };
         let mut bytes = 1;
         body.iter().for_each(|s| {

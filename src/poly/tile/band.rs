@@ -371,7 +371,7 @@ impl Bands<'_> {
         }
         best.map(|(row, _)| {
             // Wider statements beside narrow ones decide.
-            let narrow = lane_bytes(self.scop, id, self.target) < 4;
+            let narrow = lane_bytes(self.scop, id) < 4;
             let others = row.phi.iter().filter(|_| narrow).map(|p| self.lanes(p.0));
             let lanes = others.fold(lanes, i64::min);
             (row, if row.coincident { lanes } else { 4 * lanes })
@@ -380,7 +380,7 @@ impl Bands<'_> {
 
     /// Lanes of a vector of a statement.
     fn lanes(&self, id: StatementId) -> i64 {
-        self.target.lanes(lane_bytes(self.scop, id, self.target) as usize) as i64
+        self.target.lanes(lane_bytes(self.scop, id) as usize) as i64
     }
 
     /// Cost of one access of all lanes along a direction, in cycles.

@@ -231,7 +231,7 @@ impl Phase<'_> {
     }
 
     pub(super) fn widest(&self, statements: &[StatementId]) -> i64 {
-        statements.iter().map(|&id| lane_bytes(self.scop, id, self.target)).max().unwrap_or(4)
+        statements.iter().map(|&id| lane_bytes(self.scop, id)).max().unwrap_or(4)
     }
 
     /// Strided-access penalty of the non-dominant statements and of the stores of sums, in cycles, when the vector runs

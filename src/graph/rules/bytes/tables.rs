@@ -22,7 +22,7 @@ const MOST_OPERATORS: usize = 400;
 pub fn table(network: &mut Network, m: &Match) -> Option<Id> {
     let Op::Cast(to) = *m.application('c').0 else { return None };
     let known = network.applications(m.class).any(|(op, _)| matches!(op, Op::Table));
-    if !network.byte_tables || !is_byte(to) || known || network.is_constant(m.class) {
+    if !is_byte(to) || known || network.is_constant(m.class) {
         return None;
     }
     let mut function = Function { network, shape: network.shape(m.class).to_vec(), ways: BTreeMap::new() };
