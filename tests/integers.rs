@@ -348,3 +348,27 @@ fn tables_of_bytes_beside_other_integers() {
         }
     }
 }
+
+#[test]
+fn tables_of_fewer_bytes_at_parts_of_bytes() {
+    let bytes = samples(DType::U8, 5);
+    let (x, count) = (tensor(DType::U8, &bytes), bytes.len());
+    for length in [16, 24, 32, 64, 128] {
+        let table: Vec<Value> = (0..length).map(|k| Value::from_i64(DType::I8, 11 * k + k * k / 7 - 90)).collect();
+        let (last, shift) = (length.min(1 << length.ilog2()) - 1, 8 - length.ilog2());
+        let program = format!(
+            "loop p(N) {{ in u8 X[N] in i8 T[{length}] out i8 A[N] out i8 B[N]
+                for i in 0..N A[i] = T[bit_and(X[i], {last})]
+                for i in 0..N B[i] = max(T[shr(X[i], {shift})], T[bit_and(X[i], {last})]) }}"
+        );
+        for outputs in run(&program, &[("X", &x), ("T", &tensor(DType::I8, &table))]) {
+            let found = [0, 1].map(|k| values(&outputs[k]));
+            for i in 0..count {
+                let byte = bytes[i].as_i64();
+                let (low, high) = (table[(byte & last) as usize], table[(byte >> shift) as usize]);
+                let wanted = [low, binary(BinaryOp::Max, high, low).unwrap()];
+                assert_eq!([found[0][i], found[1][i]], wanted, "{length} bytes, element {i}");
+            }
+        }
+    }
+}

@@ -3,8 +3,10 @@
 //! In: a tensor expression. Out: for each index tensor that is known from outside the interval in which its elements must
 //! lie. A subscript is followed through temporaries, casts, sums, products with constants, minima, maxima and selections,
 //! as a piecewise affine function of one element; the interval is the preimage of the dimension. Invariant: elements
-//! inside the interval never reach out of bounds. A subscript of another form is `Unsupported`, never an unchecked access.
+//! inside the interval never reach out of bounds. A subscript of another form is inside by the
+//! intervals of its operations, or `Unsupported`, never an unchecked access.
 
+use crate::expr::narrow::Names;
 use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index};
 use crate::poly::statement::{Program, Role};
 use crate::runtime::{DType, Error, Result};
@@ -62,7 +64,10 @@ fn range_of(program: &Program, buffer: BufferId, d: usize, value: &Expr) -> Resu
     let unsupported =
         |why: &str| Err(Error::Unsupported(format!("subscripts of `{}`, dimension {d}: {why}", tensor.name)));
     let Some(function) = function_of(program, value) else {
-        return unsupported("its subscript is not a simple function of one index tensor");
+        return match is_always_inside(program, value, tensor.shape[d]) {
+            true => Ok(None),
+            false => unsupported("its subscript is not a simple function of one index tensor"),
+        };
     };
     let extent = tensor.shape[d] as i128;
     let mut good: Vec<(i128, i128)> = vec![];
@@ -104,6 +109,13 @@ fn range_of(program: &Program, buffer: BufferId, d: usize, value: &Expr) -> Resu
         lower: lower as i64,
         upper: upper as i64,
     }))
+}
+
+/// Returns true for a subscript that is inside the extent whatever the data are: the low bits of a number, say.
+fn is_always_inside(program: &Program, value: &Expr, extent: i64) -> bool {
+    let dtype = |b: BufferId| program.tensors[b.0 as usize].dtype;
+    let names = Names { dtype: &dtype, bounds: &|_| (i64::MIN, i64::MAX), is_table: &|_| false };
+    names.range(value).is_some_and(|(low, high)| 0 <= low && high < extent)
 }
 
 /// Elements of a tensor known from outside.
