@@ -120,7 +120,16 @@ fn cases() -> Vec<Case> {
     .into_iter()
     .chain(with_not_a_number())
     .chain(exact())
+    .chain([table_of_bytes()])
     .collect()
+}
+
+/// Bytes looked up in a table of 256, whose elements differ from their neighbours.
+fn table_of_bytes() -> Case {
+    let shapes = [&[256][..], &[9, 45]];
+    let program = define(&Op::Table, &shapes.map(|shape| TensorType::new(DType::U8, shape))).unwrap();
+    let inputs = shapes.map(|shape| whole_numbers(DType::U8, shape, shape.len())).to_vec();
+    Case { name: "table of bytes", program, inputs, exact: true }
 }
 
 /// Operators that move elements or round once, on zeros of both signs, infinities and what is not a number.
@@ -247,8 +256,11 @@ fn run_native(assembled: &Assembled, table: &mut [Vec<u8>]) {
 }
 
 /// Greatest difference relative to the greatest value; infinite where one of both is not a number, or infinite, and for any
-/// other bits of an exact result.
+/// other bits of an exact result and of integers.
 fn difference(expected: &Tensor, found: &[u8], exact: bool) -> f64 {
+    if expected.dtype != DType::F32 {
+        return if expected.data[..] == *found { 0.0 } else { f64::INFINITY };
+    }
     let found = Tensor { data: found.into(), ..expected.clone() }.to_vec::<f32>();
     let expected = expected.to_vec::<f32>();
     let scale = expected.iter().filter(|v| v.is_finite()).fold(1e-30f64, |m, v| m.max(f64::from(v.abs())));

@@ -68,7 +68,7 @@ impl Selector<'_> {
         self.found(&Table { buffer, ty, index, zeros }, 0, bytes)
     }
 
-    /// What is found in `bytes` bytes of the table from `start` on.
+    /// Finds the subscripts in `bytes` bytes of the table from `start` on.
     fn found(&mut self, table: &Table, start: i64, bytes: i64) -> Vreg {
         let &Table { buffer, ty, index, ref zeros } = table;
         if bytes <= SHUFFLED {

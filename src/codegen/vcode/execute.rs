@@ -239,11 +239,7 @@ impl Machine<'_> {
             Inst::VCompare { .. } | Inst::VSelect { .. } | Inst::VChoose { .. } | Inst::VLookup { .. } => {
                 self.choice_step(inst)
             }
-            Inst::VShuffle { dst, ty, index, addr } => {
-                let (index, start) = (self.vectors[index.index()], self.address(&addr));
-                let table = self.bytes(start, 16)?.to_vec();
-                self.write(dst, ty, |i| u64::from(table[lane(&index, ty.lane, i) as usize % 16]));
-            }
+            Inst::VShuffle { dst, ty, index, addr } => self.shuffle_step(dst, ty, index, &addr)?,
             Inst::VConvert { dst, to, src, from } => {
                 let src = self.vectors[src.index()];
                 self.write(dst, to, |i| convert(lane(&src, from, i), from, to.lane));
@@ -281,6 +277,14 @@ impl Machine<'_> {
             }
         }
         Ok(lanes[0])
+    }
+
+    /// Bytes of 16 in memory.
+    fn shuffle_step(&mut self, dst: Vreg, ty: VType, index: Vreg, addr: &Addr) -> Result<()> {
+        let (index, start) = (self.vectors[index.index()], self.address(addr));
+        let table = self.bytes(start, 16)?.to_vec();
+        self.write(dst, ty, |i| u64::from(table[lane(&index, ty.lane, i) as usize % 16]));
+        Ok(())
     }
 
     /// A product that is added to or taken from something, rounded once.

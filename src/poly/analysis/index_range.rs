@@ -432,8 +432,23 @@ mod tests {
         assert!(matches!(ranges(quotient, None), Err(Error::Unsupported(_))));
         assert!(matches!(ranges(c(N), None), Err(Error::Unsupported(_))));
         assert_eq!(ranges(c(N - 1), None).unwrap(), []);
-        let folded = bin(BinaryOp::Mod, ids(0), c(2));
-        assert!(matches!(ranges(folded, None), Err(Error::Unsupported(_))));
+    }
+
+    #[test]
+    fn what_operations_keep_inside_needs_no_check() {
+        let masked = |bits: i64| bin(BinaryOp::And, ids(0), c(bits));
+        let both = bin(BinaryOp::And, ids(1), masked(5));
+        let sum = bin(BinaryOp::Add, masked(7), bin(BinaryOp::Mod, ids(1), c(3)));
+        for inside in [masked(N - 1), bin(BinaryOp::Mod, ids(0), c(N)), both, sum] {
+            assert_eq!(ranges(inside, None).unwrap(), []);
+        }
+        let beyond = bin(BinaryOp::Add, masked(7), bin(BinaryOp::Mod, ids(1), c(4)));
+        let below = bin(BinaryOp::Sub, masked(7), c(1));
+        let signed = bin(BinaryOp::And, ids(0), c(-8));
+        let open = bin(BinaryOp::Min, masked(7), ids(1));
+        for outside in [masked(N), bin(BinaryOp::Mod, ids(0), c(N + 1)), beyond, below, signed, open] {
+            assert!(matches!(ranges(outside, None), Err(Error::Unsupported(_))));
+        }
     }
 
     #[test]
