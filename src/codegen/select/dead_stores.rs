@@ -95,6 +95,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_overwritten_in_part_is_stored() {
+        let text = "kernel p { A: f32[40] argument 0 written; B: f32[40] argument 1;
+             parallel t in 0..2 { vector v in 0..16 { A[v + 16*t] = B[v]; } vector w in 0..5 { A[w + 16*t] = B[w + 20]; } } }";
+        check(&parse::nest(text).unwrap(), 3);
+    }
+
+    #[test]
     fn what_is_read_before_it_is_overwritten_is_stored() {
         assert_eq!(stores("A[v + 16*t] = (A[v + 16*t + 1] * B[v + 16*u]);"), 3);
         assert_eq!(stores("A[2*v + 32*t] = (A[2*v + 32*t + 2] * B[v + 16*u]);"), 3);
