@@ -481,7 +481,11 @@ fn extended(bits: u64, mem: DType) -> u64 {
     }
 }
 
-fn integer(op: GprOp, a: i64, b: i64) -> Result<i64> {
+/// The result of an operation on general-purpose registers.
+///
+/// # Errors
+/// [`Error::Internal`] for a division by a number that is not positive.
+pub fn integer(op: GprOp, a: i64, b: i64) -> Result<i64> {
     Ok(match op {
         GprOp::Add => a.wrapping_add(b),
         GprOp::Sub => a.wrapping_sub(b),

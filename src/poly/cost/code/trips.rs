@@ -4,6 +4,7 @@
 //! its body. The integer registers are computed for a few iterations of the loops around that are spread evenly, as in `traffic.rs`,
 //! and for the iteration of the loop just around that follows each; integers that are loaded count as 0.
 
+use crate::codegen::vcode::execute::integer;
 use crate::codegen::vcode::{Function, GprOp, Inst, Operand};
 use crate::poly::cost::traffic::spread;
 
@@ -147,7 +148,8 @@ impl Walk<'_> {
             Inst::Copy { dst, src } | Inst::Extend { dst, src, .. } => (dst, self.registers[src.index()]),
             Inst::Int { dst, op, a, b } | Inst::Word { dst, op, a, b } => {
                 let (a, b) = (self.registers[a.index()], self.operand(b));
-                (dst, std::array::from_fn(|i| integer(op, a[i], b[i])))
+                // 0 where it is not defined
+                (dst, std::array::from_fn(|i| integer(op, a[i], b[i]).unwrap_or(0)))
             }
             Inst::Choose { dst, op, a, b, yes, no, .. } => {
                 let (a, b) = (self.registers[a.index()], self.operand(b));
@@ -159,27 +161,6 @@ impl Walk<'_> {
             _ => return,
         };
         self.registers[dst.index()] = value;
-    }
-}
-
-/// `op(a, b)`; 0 where it is not defined.
-fn integer(op: GprOp, a: i64, b: i64) -> i64 {
-    match op {
-        GprOp::Add => a.wrapping_add(b),
-        GprOp::Sub => a.wrapping_sub(b),
-        GprOp::Mul => a.wrapping_mul(b),
-        GprOp::Min => a.min(b),
-        GprOp::Max => a.max(b),
-        GprOp::DivFloor => {
-            if b > 0 {
-                a.div_euclid(b)
-            } else {
-                0
-            }
-        }
-        GprOp::And => a & b,
-        GprOp::Or => a | b,
-        GprOp::Xor => a ^ b,
     }
 }
 
