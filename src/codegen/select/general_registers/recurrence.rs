@@ -87,40 +87,52 @@ impl Innermost {
     }
 }
 
-/// Cycles of an iteration in the longest chain.
+/// Cycles of an iteration in the longest chain through vector registers.
 fn cycles(body: Range<usize>, function: &Function, target: &Target, forms: &Forms, moved: impl Fn(u32) -> bool) -> f64 {
-    let mut ready: HashMap<u32, f64> = HashMap::new();
-    let mut ends = vec![];
-    for _ in 0..ITERATIONS {
-        for index in body.clone() {
-            let inst = &function.insts[index];
-            let (mut from, mut named) = (0.0f64, false);
+    let insts: Vec<&Inst> = function.insts[body.clone()].iter().collect();
+    let latency_of = |at: usize| {
+        let (inst, index) = (insts[at], body.start + at);
+        if inst.lanes().is_some() {
+            return None;
+        }
+        let mut named = false;
+        inst.registers(|class, _, r| named |= class == Class::Vector && moved(r));
+        Some(match (forms.dividend_of_part(index), forms.dividend(index)) {
+            (Some(dividend), _) if moved(dividend.0) => 0.0,
+            (_, Some(dividend)) if moved(dividend.0) => quotient_latency(target),
+            _ => latency(inst, target, named),
+        })
+    };
+    longest_chain(&insts, |class| class == Class::Vector, latency_of)
+}
+
+/// Cycles of an iteration of a loop with this body in the longest chain of dependences through registers of the classes that are
+/// followed. `latency` is that of an instruction, by its place; `None` where it waits for nothing.
+pub fn longest_chain(body: &[&Inst], follows: impl Fn(Class) -> bool, latency: impl Fn(usize) -> Option<f64>) -> f64 {
+    let mut ready: HashMap<(Class, u32), f64> = HashMap::new();
+    let mut ends = [0.0f64; ITERATIONS];
+    for end in &mut ends {
+        for (at, inst) in body.iter().enumerate() {
+            let mut from = 0.0f64;
             inst.registers(|class, access, r| {
-                if class == Class::Vector {
-                    named |= moved(r);
-                    if access.reads() {
-                        from = from.max(ready.get(&r).copied().unwrap_or(0.0));
-                    }
+                if access.reads() && follows(class) {
+                    from = from.max(ready.get(&(class, r)).copied().unwrap_or(0.0));
                 }
             });
-            let latency = match (forms.dividend_of_part(index), forms.dividend(index)) {
-                (Some(dividend), _) if moved(dividend.0) => 0.0,
-                (_, Some(dividend)) if moved(dividend.0) => quotient_latency(target),
-                _ => latency(inst, target, named),
-            };
+            let done = latency(at).map_or(0.0, |latency| from + latency);
             inst.registers(|class, access, r| {
-                if class == Class::Vector && access.writes() {
-                    ready.insert(r, if inst.lanes().is_some() { 0.0 } else { from + latency });
+                if access.writes() && follows(class) {
+                    ready.insert((class, r), done);
                 }
             });
         }
-        ends.push(ready.values().copied().fold(0.0, f64::max));
+        *end = ready.values().copied().fold(0.0, f64::max);
     }
     (ends[ITERATIONS - 1] - ends[0]) / (ITERATIONS - 1) as f64
 }
 
 /// Cycles of a quotient by a constant in general-purpose registers: a product, a sum, and the extension and the shift of the dividend.
-fn quotient_latency(target: &Target) -> f64 {
+pub fn quotient_latency(target: &Target) -> f64 {
     target.machine.word_product_latency + 3.0 * target.machine.word_latency
 }
 
