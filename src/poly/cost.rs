@@ -91,7 +91,7 @@ pub fn refine(cost: &Cost, nest: &LoopNest, target: &Target) -> Result<Cost> {
     let ports = ns(all.ports + columns.min(cost.rows) * (line - near).max(0.0));
     // values that pass through memory wait as they do in the loops
     let chains = ns(all.chains).max(cost.chains - (ports - cost.ports).max(0.0));
-    let exposed = (cost.exposed + cost.chains - chains).clamp(0.0, cost.exposed.max(cost.exposed + cost.chains));
+    let exposed = (cost.exposed + cost.chains - chains).max(0.0);
     Ok(Cost { ports, chains, loops: ns(all.loops), exposed, ..*cost })
 }
 

@@ -25,18 +25,16 @@ struct Open {
     ports: Ports,
     /// Times that the body runs in one run of the function.
     times: f64,
-    /// Iterations for each time that it starts; `None` of a conditional, and of the function.
-    trips: Option<f64>,
+    /// Of a loop: its end is not foreseen where they change.
+    trips: Option<Trips>,
     /// The step behind its start.
     start: usize,
-    /// Share of its starts whose iterations are other ones than the last time: their end is not foreseen.
-    changes: f64,
     innermost: bool,
 }
 
 impl Open {
     fn new(times: f64, start: usize) -> Open {
-        Open { ports: Ports::default(), times, trips: None, start, changes: 0.0, innermost: false }
+        Open { ports: Ports::default(), times, trips: None, start, innermost: false }
     }
 }
 
@@ -51,8 +49,7 @@ pub(super) struct Code {
 /// The costs of one run of a function, with all iterations of a parallel loop.
 pub(super) fn price(function: &Function, allocation: &Allocation, target: &Target) -> Code {
     let mut counts = trips::trips(function).into_iter();
-    let mut sum =
-        Sum { function, allocation, target, total: Execution::default(), open: vec![Open::new(1.0, 0)], columns: 0.0 };
+    let mut sum = Sum { function, allocation, target, total: Code::default(), open: vec![Open::new(1.0, 0)] };
     for (at, step) in allocation.steps.iter().enumerate() {
         let Some(top) = sum.open.last_mut() else { break };
         let inst = match step {
@@ -70,16 +67,16 @@ pub(super) fn price(function: &Function, allocation: &Allocation, target: &Targe
         match inst {
             Inst::LoopStart { count, .. } => {
                 top.innermost = false;
-                let (times, Trips { mean, changes }) = (top.times, counts.next().unwrap_or(ONCE));
+                let (times, trips) = (top.times, counts.next().unwrap_or(ONCE));
                 let terms = sum.terms(at, *count);
-                sum.total.loops += times * target.machine.bound_cycles * terms as f64;
-                let open = Open::new(times * mean, at + 1);
-                sum.open.push(Open { trips: Some(mean), changes, innermost: true, ..open });
+                sum.total.cycles.loops += times * target.machine.bound_cycles * terms as f64;
+                let open = Open::new(times * trips.mean, at + 1);
+                sum.open.push(Open { trips: Some(trips), innermost: true, ..open });
             }
             Inst::IfStart { .. } => {
                 top.innermost = false;
                 let (times, share) = (top.times, counts.next().unwrap_or(ONCE).mean);
-                sum.total.loops += times;
+                sum.total.cycles.loops += times;
                 sum.open.push(Open::new(times * share, at + 1));
             }
             Inst::LoopEnd | Inst::IfEnd => sum.close(at),
@@ -87,7 +84,7 @@ pub(super) fn price(function: &Function, allocation: &Allocation, target: &Targe
         }
     }
     sum.close(allocation.steps.len());
-    Code { cycles: sum.total, columns: sum.columns }
+    sum.total
 }
 
 /// The loads of one element by an innermost loop, each of another cache line than in the iteration before.
@@ -114,10 +111,8 @@ struct Sum<'a> {
     function: &'a Function,
     allocation: &'a Allocation,
     target: &'a Target,
-    total: Execution,
+    total: Code,
     open: Vec<Open>,
-    /// See [`Code::columns`].
-    columns: f64,
 }
 
 impl Sum<'_> {
@@ -155,21 +150,21 @@ impl Sum<'_> {
         };
         let body: Vec<&Inst> = self.allocation.steps[closed.start..end].iter().filter_map(origin).collect();
         if closed.innermost {
-            self.columns += closed.times * columns(&body, machine.line_bytes as i64) as f64;
+            self.total.columns += closed.times * columns(&body, machine.line_bytes as i64) as f64;
         }
         let ports = closed.ports.cycles(self.target, closed.innermost);
-        self.total.ports += closed.times * ports;
-        let Some(trips) = closed.trips.filter(|&n| n > 0.0) else { return };
+        self.total.cycles.ports += closed.times * ports;
+        let Some(trips) = closed.trips.filter(|trips| trips.mean > 0.0) else { return };
         let leave = match closed.innermost {
-            true if trips <= machine.predicted_iterations as f64 => {
-                machine.short_loop_cycles + closed.changes * (machine.loop_exit_cycles - machine.short_loop_cycles)
+            true if trips.mean <= machine.predicted_iterations as f64 => {
+                machine.short_loop_cycles + trips.changes * (machine.loop_exit_cycles - machine.short_loop_cycles)
             }
             true => machine.loop_exit_cycles,
             false => 0.0,
         };
-        self.total.loops += closed.times * (machine.loop_cycles + leave / trips);
+        self.total.cycles.loops += closed.times * (machine.loop_cycles + leave / trips.mean);
         if closed.innermost {
-            self.total.chains += closed.times * (chain::cycles(&body, self.target) - ports).max(0.0);
+            self.total.cycles.chains += closed.times * (chain::cycles(&body, self.target) - ports).max(0.0);
         }
     }
 }
