@@ -332,12 +332,16 @@ struct Found {
 /// The order by the ILP, and its code: with tiles and vectors, or without them where they are refused; of the program with
 /// split statements, where that is predicted to take less time.
 fn search(scop: Scop, target: &Target, times: &mut Times, strict: bool, generate: Generate) -> Result<Found> {
-    let planned = Planned::new(scop, target, times, strict)?;
+    let mut planned = Planned::new(scop, target, times, strict)?;
     if let Some(limit) = planned.candidates.first().map(|best| plan::GAIN * best.rank()) {
         let split = statement_split::split(&planned.scop)?;
         if split != planned.scop {
             match Planned::new(split, target, times, strict) {
                 Err(defect @ Error::Internal(_)) if strict => return Err(defect),
+                Err(Error::Internal(why)) => {
+                    let note = || format!("without split statements, because with them: {why}");
+                    planned.report.fallback.get_or_insert_with(note);
+                }
                 Ok(other) if other.candidates.first().is_some_and(|best| best.rank() < limit) => {
                     return other.finish(target, times, strict, generate);
                 }

@@ -22,7 +22,7 @@ use crate::codegen::select::prepare::lay_out_locals;
 use crate::poly::analysis::dependence::Dependences;
 use crate::poly::analysis::legality;
 use crate::poly::cost::{self, Cost};
-use crate::poly::schedule::{Row, RowKind, Schedule};
+use crate::poly::schedule::{RowKind, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::tile::cache::Constants;
 use crate::poly::tile::report::{Tiled, TilingReport};
@@ -124,8 +124,8 @@ pub fn plan(
     let proven = |c: &Candidate| proofs.is_legal(&c.tiled.schedule);
     let best = loop {
         refine(&mut candidates, target, rank)?;
-        let best = best(&candidates, long, proven);
-        if best == 0 || proven(&candidates[best]) {
+        let best = best(&candidates, long, proven)?;
+        if best == 0 || proven(&candidates[best])? {
             break candidates[best].clone();
         }
         // what is not legal is no alternative, however cheap
@@ -140,13 +140,16 @@ pub fn plan(
 
 /// The measure by which candidates are compared; `long` says that time on two threads counts.
 fn rank(c: &Candidate, long: bool) -> f64 {
-    // the model counts neither the registers of all unrolled and jammed loops nor threads that wait for the slowest at the end of a wave
+    // the model counts neither the registers of unrolled and jammed loops before their code is priced nor how unequal the tiles of a wave are
     let margin = if c.style.jam > 1 || c.style.waves { GAIN } else { 1.0 };
     if long { c.rank() / margin } else { c.cost.nanoseconds() / margin }
 }
 
 /// The number of the candidate that is chosen, if it is legal: the first, or one that gains enough over it.
-fn best(candidates: &[Candidate], long: bool, proven: impl Fn(&Candidate) -> bool) -> usize {
+///
+/// # Errors
+/// Those of `proven`.
+fn best(candidates: &[Candidate], long: bool, proven: impl Fn(&Candidate) -> Result<bool>) -> Result<usize> {
     let first = &candidates[0];
     let rank = |c: &Candidate| rank(c, long);
     let mut better: Vec<usize> = (1..candidates.len()).filter(|&c| rank(&candidates[c]) < GAIN * rank(first)).collect();
@@ -156,13 +159,20 @@ fn best(candidates: &[Candidate], long: bool, proven: impl Fn(&Candidate) -> boo
         // what one thread pays for waves, and what it gains by loops that are unrolled and jammed
         let mut others: Vec<&Candidate> = candidates.iter().filter(|c| !c.style.waves && c.style.jam == 1).collect();
         others.sort_by(|a, b| a.cost.nanoseconds().total_cmp(&b.cost.nanoseconds()));
-        let other = others.into_iter().find(|c| proven(c)).unwrap_or(first).cost.nanoseconds();
+        let mut other = first;
+        for c in others {
+            if proven(c)? {
+                other = c;
+                break;
+            }
+        }
+        let other = other.cost.nanoseconds();
         let most = if other >= LONG { MOST_FOR_WAVES * other } else { other };
         let time = |c: usize| candidates[c].cost.nanoseconds();
         better.retain(|&c| !style(c).waves || long && time(c) <= most);
         better.retain(|&c| style(c).jam == 1 || time(c) <= GAIN * other);
     }
-    better.first().copied().unwrap_or(0)
+    Ok(better.first().copied().unwrap_or(0))
 }
 
 /// Proofs of schedules of one program, each done once.
@@ -173,13 +183,17 @@ struct Proofs<'a> {
 }
 
 impl Proofs<'_> {
-    fn is_legal(&self, schedule: &Schedule) -> bool {
+    /// Returns true for a legal schedule.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] where the proof ends in it.
+    fn is_legal(&self, schedule: &Schedule) -> Result<bool> {
         if let Some((_, legal)) = self.known.borrow().iter().find(|(known, _)| known == schedule) {
-            return *legal;
+            return Ok(*legal);
         }
-        let legal = legality::check(self.scop, self.dependences, schedule).is_ok();
+        let legal = unless_refused(legality::check(self.scop, self.dependences, schedule))?.is_some();
         self.known.borrow_mut().push((schedule.clone(), legal));
-        legal
+        Ok(legal)
     }
 }
 
@@ -228,8 +242,7 @@ fn waves_of_tiles(scop: &Scop, tiled: &Tiled) -> i64 {
     let mut count = 0;
     tiled.schedule.for_each_band(&mut |band| {
         let pairs = band.rows.windows(2).filter(|pair| pair[0].kind == RowKind::Wavefront);
-        let values = |row: &Row| row.values(scop).1 - row.values(scop).0;
-        count += pairs.map(|pair| values(&pair[0]) + values(&pair[1]) + 1).sum::<i64>();
+        count += pairs.map(|pair| pair[0].waves(&pair[1], scop)).sum::<i64>();
     });
     count
 }

@@ -127,6 +127,12 @@ impl Row {
         (lo.div_euclid(self.tile), hi.div_euclid(self.tile))
     }
 
+    /// The number of waves of this row and the next one: of the values of their sum.
+    pub fn waves(&self, next: &Row, scop: &Scop) -> i64 {
+        let ((first, last), (low, high)) = (self.values(scop), next.values(scop));
+        last - first + high - low + 1
+    }
+
     /// Returns the number of values of φ over the boxes of all statements.
     pub fn extent(&self, scop: &Scop) -> i64 {
         let (lo, hi) = self.range(scop);

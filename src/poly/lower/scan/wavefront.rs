@@ -22,9 +22,9 @@ impl Lowering<'_> {
         site: &Site,
         isl: &Isl,
     ) -> Result<Vec<Stmt>> {
-        let ((first, last), (low, high)) = (rows[0].values(self.scop), rows[1].values(self.scop));
+        let ((first, _), (low, high)) = (rows[0].values(self.scop), rows[1].values(self.scop));
         let width = high - low + 1;
-        let waves = last - first + width;
+        let waves = rows[0].waves(&rows[1], self.scop);
         let t = self.new_var("t", (0, waves * width - 1));
         let wave = self.new_var("wave", (0, waves - 1));
         let u = self.new_var("u", (0, width - 1));
