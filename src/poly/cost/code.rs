@@ -202,7 +202,11 @@ mod tests {
         assert!(one.ports + one.chains < 1200.0, "{one:?}");
         // lanes that lie apart are loaded one by one
         let apart = copy.replace("v1 = load f32x16 f32 [r0]", "v1 = gather f32x16 f32 [r0] stride 400");
-        assert!(cycles_of(&apart, "").ports > 10.0 * one.ports);
+        let gathered = cycles_of(&apart, "").ports;
+        assert!(gathered > 10.0 * one.ports);
+        // and stored so, one after the other
+        let both = apart.replace("store f32x16 f32 v1, [r1]", "scatter f32x16 f32 v1, [r1] stride 400");
+        assert!(cycles_of(&both, "").ports > 2.0 * gathered);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(super) struct Ports {
     divisions: f64,
     loads: f64,
     stores: f64,
+    /// Of those among them that gather and scatter lanes one by one: instructions of many steps, of which one runs at a time.
+    lanes: f64,
     /// Operations on general-purpose registers.
     words: f64,
     /// Cycles until a sum over lanes is there.
@@ -64,7 +66,8 @@ impl Ports {
     pub(super) fn cycles(&self, target: &Target, innermost: bool) -> f64 {
         let words = self.words / WORDS_PER_CYCLE;
         let ports = [self.arithmetic, self.divisions, self.loads, self.stores, words];
-        let most = ports.iter().fold(self.products.max(self.permutations), |a, &b| a.max(b));
+        let parts = [self.products, self.permutations, self.lanes];
+        let most = ports.iter().chain(&parts).fold(0.0f64, |a, &b| a.max(b));
         let others = (ports.iter().sum::<f64>() - most).max(0.0);
         most + target.machine.port_overlap * others + if innermost { 0.0 } else { self.combined }
     }
@@ -94,15 +97,20 @@ impl Ports {
     fn access(&mut self, inst: &Inst, lanes: &Lanes, target: &Target) {
         let machine = &target.machine;
         let bytes = lanes.mem.bytes();
-        let alone = |cycles: f64| (lanes.count as f64 * cycles, false);
+        let writes = inst.writes_memory();
+        let mut alone = |cycles: f64| {
+            let moves = lanes.count as f64 * cycles;
+            let cost = if writes { moves * machine.store_factor } else { moves };
+            self.lanes += cost / machine.loads_per_cycle as f64;
+            (moves, false)
+        };
         let narrow = 2 * lanes.ty.bytes() <= target.vector_bytes;
         let (moves, narrow) = match inst {
             Inst::VGather { .. } | Inst::VScatter { .. } if lanes.stride == -(bytes as i64) => {
                 (machine.reversed_factor, narrow)
             }
             Inst::VGather { .. } | Inst::VScatter { .. } => {
-                let distance = lanes.stride / bytes as i64;
-                match target.close_moves(distance, bytes, lanes.count, inst.writes_memory()) {
+                match target.close_moves(lanes.stride / bytes as i64, bytes, lanes.count, writes) {
                     Some(moves) => (moves as f64, narrow),
                     None if lanes.stride.unsigned_abs() < machine.line_bytes as u64 => alone(machine.band_lane_cycles),
                     None => alone(machine.line_lane_cycles),
@@ -111,7 +119,7 @@ impl Ports {
             Inst::VGatherIndex { .. } => alone(machine.line_lane_cycles),
             _ => (1.0, narrow),
         };
-        match inst.writes_memory() {
+        match writes {
             true => self.store(target, moves, narrow),
             false => self.load(target, moves, narrow),
         }
