@@ -55,7 +55,8 @@ fn needs(inst: &Inst) -> Needs {
 pub fn emit(function: &Function, allocation: &Allocation) -> Result<(Vec<u8>, Vec<usize>)> {
     let frame = Frame::of(allocation)?;
     let arch = Aarch64 { frame, by_element: ByElement::of(function), constants: Constants::of(function) };
-    Emitter::emit(function, allocation, arch)
+    let (code, starts, _) = Emitter::emit(function, allocation, arch)?;
+    Ok((code, starts))
 }
 
 impl Frame {

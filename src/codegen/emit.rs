@@ -190,8 +190,9 @@ impl<'a, R: Relocation, S> Emitter<'a, R, S>
 where
     Self: Encode,
 {
-    /// The machine code of a function, and where the code of each step starts; the last entry is the end of the last step.
-    pub fn emit(function: &'a Function, allocation: &'a Allocation, arch: S) -> Result<(Vec<u8>, Vec<usize>)> {
+    /// The machine code of a function, and where the code of each step starts, the last entry being the end of the last step;
+    /// and the architecture's state at the end.
+    pub fn emit(function: &'a Function, allocation: &'a Allocation, arch: S) -> Result<(Vec<u8>, Vec<usize>, S)> {
         let (asm, pool) = (VecAssembler::new(0), Pool::default());
         let temporaries = &NO_TEMPORARIES;
         let mut e = Self { function, allocation, asm, pool, arch, temporaries, origin: 0, bodies: vec![] };
@@ -227,7 +228,12 @@ where
         e.epilogue();
         e.pool.emit(&mut e.asm);
         let code = e.asm.finalize().map_err(|error| Error::Internal(format!("{}: {error}", function.name)))?;
-        Ok((code, starts))
+        Ok((code, starts, e.arch))
+    }
+
+    /// Number of loops and conditionals around the step at hand.
+    pub fn depth(&self) -> usize {
+        self.bodies.len()
     }
 
     /// The label of a constant.

@@ -5,8 +5,10 @@
 //!
 //! Frame, from the stack pointer upwards, each part only when used: two areas of 64 bytes through which lanes reach scalar
 //! registers, vector spill slots, general-purpose spill slots, the caller's stack pointer. No register is reserved
-//! besides `rsp`; mask register k1 is scratch, k2 to k7 hold the most used masks through the whole function.
+//! besides `rsp`; mask register k1 is scratch, k2 to k7 hold the most used masks through the whole function, and vector
+//! registers that nothing writes the constants most used in loops.
 
+mod constants;
 pub mod emitter;
 mod encode;
 mod fused;
@@ -31,6 +33,7 @@ use crate::runtime::Result;
 use dynasmrt::relocations::{Relocation, RelocationKind, RelocationSize};
 use dynasmrt::x64::X64Relocation;
 use dynasmrt::{DynamicLabel, DynasmApi, DynasmLabelApi, dynasm};
+use constants::Constants;
 use encode::{Encoding, Memory, Rm, Width, encode};
 use opcode::Op;
 
@@ -70,7 +73,19 @@ fn needs(inst: &Inst, evex: bool) -> Needs {
 pub fn emit(function: &Function, allocation: &Allocation, isa: Isa) -> Result<(Vec<u8>, Vec<usize>)> {
     let evex = isa == Isa::Avx512;
     let frame = Frame::of(allocation, evex)?;
-    Emitter::emit(function, allocation, X86 { evex, bytes: vec![], masks: vec![], frame })
+    let arch = X86 { evex, bytes: vec![], masks: vec![], constants: Constants::default(), frame };
+    let (code, starts, arch) = Emitter::emit(function, allocation, arch)?;
+    let written = allocation.written().vector;
+    let spare = register_file(isa).registers.vector.iter().copied().filter(|r| written >> r & 1 == 0);
+    // once more, if a register is spare for a constant that loops load
+    match arch.constants.chosen(spare) {
+        None => Ok((code, starts)),
+        Some(constants) => {
+            let arch = X86 { evex, bytes: vec![], masks: vec![], constants, frame };
+            let (code, starts, _) = Emitter::emit(function, allocation, arch)?;
+            Ok((code, starts))
+        }
+    }
 }
 
 impl Frame {
@@ -129,6 +144,7 @@ impl emit::Frame for Emitter<'_> {
         if self.arch.evex {
             self.load_masks();
         }
+        self.load_constants();
     }
 
     fn epilogue(&mut self) {
@@ -227,6 +243,30 @@ impl Emitter<'_> {
         }
     }
 
+    /// Loads the constants that lie in registers through the function.
+    fn load_constants(&mut self) {
+        for (bytes, r) in self.arch.constants.registers() {
+            let (width, label) = (Width::of(bytes.len()), self.pool_label(bytes));
+            self.vector_relative(self.plain(opcode::LOAD_PS, width, r, 0, RELATIVE), label);
+        }
+    }
+
+    /// The register that holds a constant through the function.
+    fn held(&mut self, constant: &[u8]) -> Option<u8> {
+        let depth = self.depth();
+        self.arch.constants.register(constant, depth)
+    }
+
+    /// A register that holds a constant as wide as one: `temporary`, if the constant lies in no other.
+    fn constant_register(&mut self, width: Width, temporary: u8, constant: Vec<u8>) -> u8 {
+        if let Some(r) = self.held(&constant) {
+            return r;
+        }
+        let label = self.pool_label(constant);
+        self.vector_relative(self.plain(opcode::LOAD_PS, width, temporary, 0, RELATIVE), label);
+        temporary
+    }
+
     /// A mask in k1, which the instruction that follows may change.
     fn scratch_mask(&mut self, mask: u64) {
         match self.mask(mask) {
@@ -303,8 +343,14 @@ impl Emitter<'_> {
 
     /// `dst = op(a, constant)`; `a` is 0 for an instruction with one operand.
     fn op3_constant(&mut self, op: Op, width: Width, dst: u8, a: u8, constant: Vec<u8>) {
-        let label = self.pool_label(constant);
-        self.vector_relative(self.plain(op, width, dst, a, RELATIVE), label);
+        match self.held(&constant).filter(|&r| r < 16 || op.forms != opcode::Forms::Vex) {
+            Some(r) if op == opcode::LOAD_PS => self.copy_width(width, dst, r),
+            Some(r) => self.op3(op, width, dst, a, r),
+            None => {
+                let label = self.pool_label(constant);
+                self.vector_relative(self.plain(op, width, dst, a, RELATIVE), label);
+            }
+        }
     }
 
     fn op3i_constant(&mut self, op: Op, width: Width, dst: u8, a: u8, constant: Vec<u8>, immediate: u8) {

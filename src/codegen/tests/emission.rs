@@ -2,7 +2,8 @@
 //! their steps.
 //!
 //! The allocation checker proves that each step has its values in its operands. These tests check the rest: the code of
-//! a step writes only its results and temporaries, and reads nothing but its operands and what it has written itself.
+//! a step writes only its results and temporaries, and reads nothing but its operands, what it has written itself, and the
+//! constants of the function, in registers that the prologue alone writes.
 
 use super::program::{Builder, Case, at};
 use super::{approximations, cases, floor_divisions, masked, quotients, random, registers, tables};
@@ -47,10 +48,22 @@ fn operands(step: &Step) -> (Registers, Registers) {
     (reads, writes)
 }
 
+/// The vector registers that the code of a prologue writes: those of constants.
+fn of_constants(prologue: &[u8]) -> Registers {
+    let mut factory = InstructionInfoFactory::new();
+    let mut out = Registers::new();
+    for instruction in &mut Decoder::new(64, prologue, DecoderOptions::NONE) {
+        let used = factory.info(&instruction).used_registers().iter();
+        let written = used.filter(|u| access(u.access()).1).filter_map(|u| number(u.register()));
+        out.extend(written.filter(|r| r.0 == Class::Vector));
+    }
+    out
+}
+
 /// An instruction of one step that touches what it must not.
-fn violations(step: &Step, code: &[u8], start: usize) -> Vec<String> {
+fn violations(step: &Step, constants: &Registers, code: &[u8], start: usize) -> Vec<String> {
     let (reads, mut writes) = operands(step);
-    let mut ready = reads;
+    let mut ready: Registers = reads.union(constants).copied().collect();
     let mut pushed: Vec<(Class, u8)> = vec![];
     let divides = matches!(step, Step::Inst { inst: Inst::Int { op: GprOp::DivFloor, .. }, .. });
     let mut factory = InstructionInfoFactory::new();
@@ -134,10 +147,13 @@ fn examine(case: &Case, target: &Target, change: impl Fn(&mut Allocation)) -> (V
     let mut allocation = regalloc::allocate(&case.function, target).unwrap();
     checker::check(&case.function, &allocation, target).unwrap();
     let (code, starts) = assemble::emit_steps(&case.function, &allocation, target.isa).unwrap();
+    let constants = of_constants(&code[..starts[0]]);
+    let written = allocation.written().vector;
+    assert!(constants.iter().all(|r| written >> r.1 & 1 == 0), "{}: {constants:?}", case.function.name);
     change(&mut allocation);
     let steps = allocation.steps.iter().zip(starts.windows(2));
     let found = steps.flat_map(|(step, at)| {
-        let found = violations(step, &code[at[0]..at[1]], at[0]);
+        let found = violations(step, &constants, &code[at[0]..at[1]], at[0]);
         found.into_iter().map(move |what| format!("{}: {step:?}: {what}", case.function.name))
     });
     (found.collect(), allocation.steps.len())
@@ -302,6 +318,39 @@ fn close_elements_are_moved_by_whole_vectors() {
             assert_eq!(reads, distance as usize, "{text}");
             let stores = text.lines().filter(|l| l.contains("vmovups [rax+") && l.contains("{k")).count();
             assert_eq!(stores, if scatters { distance as usize } else { 0 }, "{text}");
+        }
+    }
+}
+
+/// Where registers are spare, a loop finds its constants in them; where all are taken it loads them.
+#[test]
+fn constants_of_loops_stay_in_spare_registers() {
+    for target in [Target::avx2(), Target::avx512()] {
+        let registers = if target.isa == Isa::Avx512 { 32 } else { 16 };
+        for taken in [4, registers] {
+            let mut b = Builder::new("loop");
+            let (p, n) = (b.argument(0), b.imm(9));
+            let (ty, mem) = (VType { lane: Lane::F32, lanes: target.lanes(4) as u8 }, DType::F32);
+            let kept: Vec<_> = (0..taken - 2).map(|_| b.vreg()).collect();
+            for (i, &dst) in kept.iter().enumerate() {
+                b.push(Inst::VLoad { dst, ty, mem, addr: at(p, 64 * i as i32), part: None });
+            }
+            b.push(Inst::LoopStart { count: n, at_least_once: true });
+            let dst = b.vreg();
+            b.push(Inst::VGather { dst, ty, mem, addr: at(p, 8192), stride: 12, part: None });
+            b.push(Inst::VStore { src: dst, ty, mem, addr: at(p, 4096), part: None });
+            b.push(Inst::LoopEnd);
+            for (i, &src) in kept.iter().enumerate() {
+                b.push(Inst::VStore { src, ty, mem, addr: at(p, 64 * i as i32), part: None });
+            }
+            let allocation = regalloc::allocate(&b.function, &target).unwrap();
+            let (code, starts) = assemble::emit_steps(&b.function, &allocation, target.isa).unwrap();
+            let first =
+                allocation.steps.iter().position(|s| matches!(s, Step::Inst { inst: Inst::LoopStart { .. }, .. }));
+            let (from, to) = (starts[first.unwrap()], starts[starts.len() - 1]);
+            let body = Decoder::with_ip(64, &code[from..to], from as u64, DecoderOptions::NONE);
+            let loaded = body.into_iter().filter(|i| i.is_ip_rel_memory_operand()).count();
+            assert_eq!(loaded == 0, taken < registers, "{}: {taken} registers, {loaded} constants", target.name);
         }
     }
 }

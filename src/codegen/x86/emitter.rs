@@ -2,6 +2,7 @@
 
 use crate::codegen::emit;
 use crate::codegen::vcode::Addr;
+use crate::codegen::x86::constants::Constants;
 use crate::codegen::x86::encode::{Memory, Width};
 use crate::runtime::{Error, Result};
 use dynasmrt::x64::X64Relocation;
@@ -28,6 +29,7 @@ pub struct X86 {
     pub(super) bytes: Vec<u8>,
     /// Masks that live in mask registers through the function.
     pub(super) masks: Vec<(u64, u8)>,
+    pub(super) constants: Constants,
     pub(super) frame: Frame,
 }
 

@@ -302,9 +302,9 @@ impl Emitter<'_> {
         } else if lane < 4 {
             self.load_bytes(d, l.first * lane..(l.first + l.count) * lane, &l.addr)?;
         } else {
-            self.op3_constant(opcode::LOAD_PS, w, d, 0, l.mask_bytes(w));
+            let mask = self.constant_register(w, d, l.mask_bytes(w));
             let op = if lane == 4 { opcode::MASK_LOAD_PS } else { opcode::MASK_LOAD_PD };
-            self.vector(self.plain(op, w, d, d, Rm::Memory(m)));
+            self.vector(self.plain(op, w, d, mask, Rm::Memory(m)));
         }
         Ok(())
     }
@@ -322,9 +322,9 @@ impl Emitter<'_> {
             self.op2i(opcode::SHUFFLE_D, w, d, d, if words == 1 { 0x1b } else { 0x4e });
             return Ok(());
         }
-        let index = self.temporaries.vector[0];
         let from = (0..lanes * words).map(|i| (lanes - 1 - i / words) * words + i % words);
-        self.op3_constant(opcode::LOAD_PS, w, index, 0, from.flat_map(|i| (i as u32).to_le_bytes()).collect());
+        let from = from.flat_map(|i| (i as u32).to_le_bytes()).collect();
+        let index = self.constant_register(w, self.temporaries.vector[0], from);
         self.op3(opcode::PERMUTE_PS, w, d, index, d);
         Ok(())
     }
@@ -385,7 +385,7 @@ impl Emitter<'_> {
         } else {
             // The last temporary: what is stored may lie in the first.
             let mask = *self.temporaries.vector.last().expect("declared");
-            self.op3_constant(opcode::LOAD_PS, w, mask, 0, l.mask_bytes(w));
+            let mask = self.constant_register(w, mask, l.mask_bytes(w));
             let op = if lane == 4 { opcode::MASK_STORE_PS } else { opcode::MASK_STORE_PD };
             self.vector(self.plain(op, w, s, mask, m));
         }

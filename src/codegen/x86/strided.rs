@@ -168,13 +168,8 @@ impl Emitter<'_> {
         let (d, t, w) = (l.register.number(), self.temporaries.vector[0], l.width());
         let op = if l.lane_bytes() == 4 { opcode::PERMUTE_TWO_PS } else { opcode::PERMUTE_TWO_PD };
         let lane = l.lane_bytes();
-        self.op3_constant(
-            opcode::LOAD_PS,
-            w,
-            t,
-            0,
-            index.iter().flat_map(|i| i.to_le_bytes().into_iter().take(lane)).collect(),
-        );
+        let index = index.iter().flat_map(|i| i.to_le_bytes().into_iter().take(lane)).collect();
+        let t = self.constant_register(w, t, index);
         self.vector(Encoding { mask, zeroing: mask != 0, ..self.plain(op, w, d, t, rm) });
     }
 
@@ -243,9 +238,8 @@ impl Emitter<'_> {
             let bytes = from.flat_map(|word| (0..4).map(move |b| (word * 4 + b) as u8)).collect();
             self.op3_constant(opcode::SHUFFLE_B, w, d, d, bytes);
         } else {
-            let index = self.temporaries.vector[0];
             let words = from.flat_map(|word| (word as u32).to_le_bytes()).collect();
-            self.op3_constant(opcode::LOAD_PS, w, index, 0, words);
+            let index = self.constant_register(w, self.temporaries.vector[0], words);
             self.op3(opcode::PERMUTE_PS, w, d, index, d);
         }
         Ok(())
@@ -258,8 +252,14 @@ impl Emitter<'_> {
         // the first source is the destination: `b` may be that as well
         let swapped = if d == b && d != a { lanes } else { 0 };
         let index = (0..lanes).flat_map(|i| (op.source(i, lanes) ^ swapped).to_le_bytes().into_iter().take(lane));
-        let table = if over_first { self.temporaries.vector[0] } else { d };
-        self.op3_constant(opcode::LOAD_PS, w, table, 0, index.collect());
+        let index = index.collect();
+        let table = match over_first {
+            true => self.constant_register(w, self.temporaries.vector[0], index),
+            false => {
+                self.op3_constant(opcode::LOAD_PS, w, d, 0, index);
+                d
+            }
+        };
         let (first, index) = if lane == 4 {
             (opcode::PERMUTE_TWO_PS, opcode::PERMUTE_BY_PS)
         } else {
@@ -364,8 +364,8 @@ impl Emitter<'_> {
             let room = w.max(Width::Y).bytes() / 4;
             let from = |word: usize| ((start + word / words).div_ceil(distance) % lanes * words + word % words) as u32;
             let index = (0..room).flat_map(|word| from(word).to_le_bytes()).collect();
-            self.op3_constant(opcode::LOAD_PS, w.max(Width::Y), t, 0, index);
-            self.op3(opcode::PERMUTE_PS, w.max(Width::Y), t, t, l.register.number());
+            let from = self.constant_register(w.max(Width::Y), t, index);
+            self.op3(opcode::PERMUTE_PS, w.max(Width::Y), t, from, l.register.number());
             let mask = self.mask(mask);
             self.vector(Encoding { mask, ..self.plain(op, w, t, 0, Rm::Memory(l.element(start)?)) });
         }
