@@ -5,12 +5,14 @@
 //! `(A[i+1][j] + B[i][j]) + A[i][j-1]`: an iteration waits for the one before with its last operation alone (height reduction
 //! of recurrences: Allan et al., "Software Pipelining", 1995). An operand may follow from it through other statements of the
 //! same loops, as `E[i][j]` does where a statement before computes it from `A[i][j-1]`. Floats are rounded in that order, by
-//! every stage that follows.
+//! every stage that follows. Of a minimum of floats to which something is added each operand gets its own addition, as in
+//! `min(A[i][j-1] + c, B[j] + c)`, where that leaves the latest operand one addition and one minimum: rounding is monotonic, so
+//! that the value is the same but for sums of opposite infinities.
 //!
 //! Invariant: a sum of which two operands read the same element keeps its order, so that the compensation of rounding errors,
 //! as by Kahan, stays what it is.
 
-use crate::expr::{Access, Affine, BinaryOp, Expr, Index, UnaryOp};
+use crate::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, UnaryOp, Var};
 use crate::poly::schedule::TimeDimension;
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Statement, StatementId};
@@ -22,9 +24,13 @@ pub fn reassociate(scop: &Scop) -> Scop {
         let s = scop.statement(id);
         if s.body.reads(s.target) && !s.is_scatter() {
             let recurrence = recurrence(scop, id);
+            let dtype = |b: BufferId| scop.tensors[b.0 as usize].dtype;
             out.statements[id.0 as usize].body = s.body.rewrite(&mut |e| match e {
-                Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..) => ordered(&recurrence, e, BinaryOp::Add),
-                Expr::Binary(op @ (BinaryOp::Min | BinaryOp::Max), ..) => ordered(&recurrence, e, op),
+                Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..) => ordered(&recurrence, e, BinaryOp::Add, false),
+                Expr::Binary(op @ (BinaryOp::Min | BinaryOp::Max), ..) => {
+                    let float = e.dtype(&dtype).is_float();
+                    ordered(&recurrence, e, op, float)
+                }
                 e => e,
             });
         }
@@ -42,6 +48,8 @@ struct Recurrence<'a> {
     body: Vec<&'a Statement>,
     /// Its place among them.
     place: usize,
+    /// -1 for each iterator that counts down in the order of the text, 1 for the others.
+    signs: Vec<i64>,
 }
 
 /// The statements that have the loops of statement `id`, where iterators mean the same, in order; and the place of that one.
@@ -65,7 +73,10 @@ fn recurrence(scop: &Scop, id: StatementId) -> Recurrence<'_> {
     let mut alike: Vec<StatementId> = scop.ids().filter(|&other| other == id || is_alike(other)).collect();
     alike.sort_by_key(|&other| position(other));
     let place = alike.iter().position(|&other| other == id).unwrap_or(0);
-    Recurrence { s: scop.statement(id), body: alike.into_iter().map(|other| scop.statement(other)).collect(), place }
+    let s = scop.statement(id);
+    let down = |v: Var| around.iter().any(|d| matches!(d, TimeDimension::Row(row) if row.of(id).coefficient(v) < 0));
+    let signs = s.vars().map(|v| if down(v) { -1 } else { 1 }).collect();
+    Recurrence { s, body: alike.into_iter().map(|other| scop.statement(other)).collect(), place, signs }
 }
 
 /// An operand of a chain, with its sign.
@@ -74,12 +85,17 @@ struct Term {
     value: Expr,
 }
 
-/// The chain of `op` at the root of `e` with its operands in order of age, or `e`.
-fn ordered(recurrence: &Recurrence, e: Expr, op: BinaryOp) -> Expr {
+/// The chain of `op` at the root of `e` with its operands in order of age, or `e`; of minima and maxima `float` says that they are of floats.
+fn ordered(recurrence: &Recurrence, e: Expr, op: BinaryOp, float: bool) -> Expr {
     let mut terms = vec![];
     flatten(&e, op, false, &mut terms);
+    let count = terms.len();
+    if op != BinaryOp::Add && float {
+        terms = recurrence.distributed(terms, op);
+    }
     let ages: Vec<Age> = terms.iter().map(|t| recurrence.age(&t.value)).collect();
-    if terms.len() < 3 || ages.is_sorted() || share_elements(terms.iter().map(|t| &t.value)) {
+    let compensated = || op == BinaryOp::Add && share_elements(terms.iter().map(|t| &t.value));
+    if terms.len() == count && (count < 3 || ages.is_sorted()) || compensated() {
         return e;
     }
     let mut aged: Vec<(Age, Term)> = ages.into_iter().zip(terms).collect();
@@ -135,6 +151,26 @@ enum Age {
 }
 
 impl Recurrence<'_> {
+    /// The operands of a minimum or maximum, where the latest, if it is the sum of such a chain and an earlier value, is in its
+    /// place one sum for each operand of that chain.
+    fn distributed(&self, terms: Vec<Term>, op: BinaryOp) -> Vec<Term> {
+        let latest = terms.iter().map(|t| self.age(&t.value)).max();
+        let apart = |t: &Term| match &t.value {
+            Expr::Binary(BinaryOp::Add, a, b) => {
+                let (chain, added) = if matches!(**a, Expr::Binary(o, ..) if o == op) { (a, b) } else { (b, a) };
+                let mut operands = vec![];
+                flatten(chain, op, false, &mut operands);
+                let ages: Vec<Age> = operands.iter().map(|o| self.age(&o.value)).collect();
+                let differ = ages.iter().any(|a| *a != ages[0]);
+                let gains = ages.iter().max() == latest.as_ref() && Some(self.age(added)) < latest;
+                let sum = |o: Term| Term { value: Expr::binary(BinaryOp::Add, o.value, (**added).clone()), ..o };
+                (differ && gains).then(|| operands.into_iter().map(sum).collect::<Vec<Term>>())
+            }
+            _ => None,
+        };
+        terms.into_iter().flat_map(|t| apart(&t).unwrap_or_else(|| vec![t])).collect()
+    }
+
     /// The age of the latest value of the recurrence that an expression follows from.
     fn age(&self, e: &Expr) -> Age {
         let mut latest = Age::Before;
@@ -148,8 +184,8 @@ impl Recurrence<'_> {
         let reader = through.last().copied().unwrap_or(self.place);
         let written = |writer: usize, read: &Access| {
             let writes = self.body[writer];
-            let between =
-                (read.buffer == writes.target && !writes.is_scatter()).then(|| distance(writes, read)).flatten()?;
+            let apart = (read.buffer == writes.target && !writes.is_scatter()).then(|| distance(writes, read)).flatten()?;
+            let between: Vec<i64> = apart.iter().zip(&self.signs).map(|(d, sign)| d * sign).collect();
             (is_earlier(&between) || writer < reader && between.iter().all(|&d| d == 0)).then(|| sum(&between, ago))
         };
         e.visit_accesses(&mut |a| {
@@ -226,6 +262,24 @@ mod tests {
             ("A[i][j] = B[j] - A[i][j-1] - A[i][j-2]", "((B[j + 2] - A[i + 1][j]) - A[i + 1][j + 1])"),
             ("A[i][j] = A[i][j-1] - B[j] - B[i]", "(A[i + 1][j + 1] - (B[j + 2] + B[i + 1]))"),
             ("A[i][j] = max(max(A[i][j-1], B[i]), B[j])", "max(max(B[i + 1], B[j + 2]), A[i + 1][j + 1])"),
+            // an addition for each operand
+            (
+                "A[i][j] = min(min(A[i-1][j], A[i][j-1]) + B[j], B[i])",
+                "min(min(B[i + 1], (A[i][j + 2] + B[j + 2])), (A[i + 1][j + 1] + B[j + 2]))",
+            ),
+            (
+                "A[i][j] = max(B[i], B[j] + max(A[i-1][j], A[i][j-1]))",
+                "max(max(B[i + 1], (A[i][j + 2] + B[j + 2])), (A[i + 1][j + 1] + B[j + 2]))",
+            ),
+            // the operands are of one age, and what is added is the latest
+            (
+                "A[i][j] = min(min(A[i-1][j], A[i-1][j]) + B[j], A[i][j-1])",
+                "min((min(A[i][j + 2], A[i][j + 2]) + B[j + 2]), A[i + 1][j + 1])",
+            ),
+            (
+                "A[i][j] = min(min(B[i], A[i-1][j]) + A[i][j-1], B[j])",
+                "min((min(B[i + 1], A[i][j + 2]) + A[i + 1][j + 1]), B[j + 2])",
+            ),
             // an element twice in one operand
             (
                 "A[i][j] = A[i][j-1] + B[j] * B[j] - B[i] * B[i]",
@@ -251,6 +305,32 @@ mod tests {
         let scop = lowered.normal().unwrap().to_string();
         let bodies = scop.lines().take_while(|line| line.trim() != "order").filter_map(|line| line.split_once(" = "));
         bodies.last().unwrap().1.trim_end_matches(';').to_string()
+    }
+
+    #[test]
+    fn sums_of_integers_are_not_distributed() {
+        let integers = body("i32 A[N+1][N+1]\ni32 B[N+1]", "A[i][j] = min(min(A[i-1][j], A[i][j-1]) + B[j], B[i])");
+        assert_eq!(integers, "min((min(A[i][j + 2], A[i + 1][j + 1]) + B[j + 2]), B[i + 1])");
+        // nor inside of a statement that writes floats
+        let inside =
+            body("f32 A[N+1][N+1]\ni32 B[N+1]", "A[i][j] = f32(min(min(i32(A[i-1][j]), i32(A[i][j-1])) + B[j], B[i]))");
+        assert!(inside.contains("+ B[j + 2]), B[i + 1])") && inside.matches("+ B[j + 2]").count() == 1, "{inside}");
+    }
+
+    #[test]
+    fn loops_that_count_down_have_the_element_after_last() {
+        let text = "loop t(N = 9) {\nf32 A[N+1][N+1]\nf32 B[N+1]\n\
+                    for i in 1..N step -1 for j in 1..N A[i][j] = A[i][j+1] + A[i+1][j] + B[j]\n}";
+        let file = language::parse("t", text).unwrap();
+        let lowered = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap();
+        let scop = lowered.normal().unwrap().to_string();
+        let expected = "= ((A[i + 1][j + 2] + B[j + 1]) + A[i + 2][j + 1]);";
+        assert!(scop.contains(expected), "{scop}");
+        let (up, down) = (text.replace("j in 1..N", "j in 1..N step -1"), "= ((B[j + 1] + A[i + 2][j + 1]) + A[i + 1][j + 2]);");
+        let file = language::parse("t", &up).unwrap();
+        let lowered = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap();
+        let scop = lowered.normal().unwrap().to_string();
+        assert!(scop.contains(down), "{scop}");
     }
 
     #[test]
