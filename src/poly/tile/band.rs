@@ -352,7 +352,8 @@ impl Bands<'_> {
                 continue;
             }
             let exact = matches!(s.reduce, Some(BinaryOp::Min | BinaryOp::Max));
-            if !row.coincident && !contiguous && !exact {
+            let whole = || refs.iter().all(|r| self.by_whole_vectors(r, stride(r, &d), lanes).is_some());
+            if !row.coincident && !exact && !whole() {
                 continue;
             }
             if self.style.vectors == Vectors::Outermost {
@@ -391,12 +392,18 @@ impl Bands<'_> {
             Some(0) => machine.invariant_cycles,
             Some(1) => write,
             Some(-1) if r.access.is_some() => machine.reversed_factor * write,
-            close => match close
-                .and_then(|n| self.target.close_moves(n, r.bytes as usize, lanes as usize, r.access.is_none()))
-            {
+            close => match self.by_whole_vectors(r, close, lanes) {
                 Some(moves) => write * moves as f64,
                 None => write * machine.band_lane_cycles * lanes as f64,
             },
+        }
+    }
+
+    /// The moves of whole vectors that access elements `stride` apart; `None` where lanes are accessed one by one.
+    fn by_whole_vectors(&self, r: &Reference, stride: Option<i64>, lanes: i64) -> Option<i64> {
+        match stride? {
+            -1..=1 => Some(1),
+            n => self.target.close_moves(n, r.bytes as usize, lanes as usize, r.access.is_none()),
         }
     }
 
