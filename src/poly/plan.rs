@@ -3,7 +3,7 @@
 //! In: a Scop, its dependences and the ILP's schedule. Out: a tiled schedule. Candidates are the ILP's order and the
 //! original one, each in the [`STYLES`]: with and without tiles, with tiles in waves, with vectors along any loop, along
 //! contiguous ones, along the outermost one that carries nothing and without vectors, and with the loop over vectors inside or
-//! outside of loops that carry something, and with loops unrolled and jammed around those ([`Style::jam`]); where there are short sums both with register blocks for unrolled ones
+//! outside of loops that carry something, divided into strips for threads or not, and with loops unrolled and jammed around those ([`Style::jam`]); where there are short sums both with register blocks for unrolled ones
 //! ([`Style::unrolled`]); the ILP's with contiguous loops innermost, where it has others ([`ilp::schedule_contiguous`]); and the ILP's
 //! with sums in nests of their own ([`apart`]). [`cost`] prices the loops that
 //! lowering makes of each, and the machine code of the cheapest ([`REFINED`]); the first candidate, the ILP's order in the default style, counts unless another one takes less than
@@ -360,12 +360,13 @@ const PLAIN: Style = Style {
     tiles: false,
     vectors: Vectors::Contiguous,
     inside: false,
+    strips: false,
     waves: false,
     sums: true,
     unrolled: false,
     jam: 1,
 };
-const STYLES: [Style; 12] = [
+const STYLES: [Style; 13] = [
     Style { boxes: true, tiles: true, vectors: Vectors::Any, sums: false, ..PLAIN },
     Style { boxes: true, tiles: true, waves: true, vectors: Vectors::Any, sums: false, ..PLAIN },
     Style { tiles: true, vectors: Vectors::Any, ..PLAIN },
@@ -374,6 +375,7 @@ const STYLES: [Style; 12] = [
     Style { vectors: Vectors::Any, ..PLAIN },
     PLAIN,
     Style { inside: true, ..PLAIN },
+    Style { inside: true, strips: true, ..PLAIN },
     Style { vectors: Vectors::None, ..PLAIN },
     Style { vectors: Vectors::None, jam: 4, ..PLAIN },
     Style { vectors: Vectors::Contiguous, jam: 4, ..PLAIN },

@@ -13,7 +13,7 @@ impl Candidate {
 
     /// The properties in which candidates differ.
     fn name(&self) -> String {
-        let Style { boxes, tiles, vectors, inside, waves, sums, unrolled, jam } = self.style;
+        let Style { boxes, tiles, vectors, inside, strips, waves, sums, unrolled, jam } = self.style;
         let order = match self.order {
             Order::Ilp => "ILP's order",
             Order::Original => "original order",
@@ -33,6 +33,7 @@ impl Candidate {
             (boxes, "register blocks"),
             (true, vectors),
             (inside, "vectors inside of loops that carry something"),
+            (strips, "in strips for threads"),
             (sums, "sums as vectors"),
             (unrolled, "blocks for unrolled sums"),
             (jam > 1, "unroll and jam"),

@@ -57,9 +57,24 @@ fn a_recurrence_walks_rows_where_its_vectors_are_columns() {
     let (scop, tiled, _) = planned(AVERAGE);
     let names: Vec<_> = tiled.schedule.path(scop.ids().next().unwrap());
     let text = tiled.schedule.print(&scop);
-    assert_eq!(names.len(), 3, "{text}");
-    let (t, c) = (text.find("t [").unwrap(), text.find("co [").unwrap());
-    assert!(t < c, "blocks of 64 bytes down the columns: {text}");
+    // two strips of columns for threads, rows in each
+    assert_eq!(names.len(), 4, "{text}");
+    let at = |name: &str| text.find(name).unwrap();
+    assert!(at("ct [parallel coincident tile 160]") < at("  t ["), "{text}");
+    assert!(at("  t [") < at("co ["), "blocks of 64 bytes down the columns: {text}");
+}
+
+#[test]
+fn sums_are_vectors_along_elements_a_few_apart() {
+    let (scop, tiled, _) = planned(
+        "loop complex(M = 700, N = 1000) { in f32 A[M][N][2]  in f32 x[N][2]  inout f32 y[M][2]
+           for i in 0..M for j in 0..N {
+             y[i][0] += A[i][j][0] * x[j][0] - A[i][j][1] * x[j][1]
+             y[i][1] += A[i][j][0] * x[j][1] + A[i][j][1] * x[j][0]
+           } }",
+    );
+    let text = tiled.schedule.print(&scop);
+    assert!(text.contains("j [vector]"), "rows of A would be transposed: {text}");
 }
 
 #[test]

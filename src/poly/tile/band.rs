@@ -248,17 +248,20 @@ impl Bands<'_> {
         Node::Band(Band { rows, permutable: band.permutable }, Box::new(inside))
     }
 
-    /// The tiles along the lanes of a large scatter, for threads to divide where no other loop carries nothing.
+    /// The tiles along lanes that run inside of loops which carry something, or of a scatter, where the work is large: for threads to
+    /// divide where no other loop carries nothing. At least two of them.
     fn strips(&self, band: &Band, id: StatementId, is_leaf: bool, around: &Surroundings) -> Option<Row> {
         let lanes = around.splits.iter().find(|s| s.kind == RowKind::Vector && band.rows.contains(&s.row))?;
         let free = |r: &&Row| r.coincident && **r != lanes.row;
         let alone = is_leaf && band.permutable && band.rows.len() > 1 && !band.rows.iter().any(|r| free(&r));
-        let tile = STRIP * lanes.tile;
+        let extent = lanes.row.extent(self.scop);
+        let half = (extent + 1) / 2;
+        let tile = (STRIP * lanes.tile).min((half + lanes.tile - 1) / lanes.tile * lanes.tile);
         let work = self.instances(id) * (operations(self.scop, id) + 1.0) / self.target.machine.clock_ghz;
-        let large = work >= self.target.machine.serial_ns && lanes.row.extent(self.scop) > tile;
-        let scatters = self.scop.statement(id).is_scatter() && lanes.row.coincident;
+        let large = work >= self.target.machine.serial_ns && extent > tile;
+        let inside = (self.scop.statement(id).is_scatter() || self.style.strips) && lanes.row.coincident;
         let strip = || Row { tile, name: format!("{}t", lanes.row.name), phi: lanes.phi.clone(), ..lanes.row.clone() };
-        (scatters && alone && large).then(strip)
+        (inside && alone && large).then(strip)
     }
 
     /// The strip-mined row, its φ that of a tile row around when both differ by outer rows only.

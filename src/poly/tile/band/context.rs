@@ -20,6 +20,8 @@ pub struct Style {
     pub vectors: Vectors,
     /// The loop over the vectors of a row that carries nothing stays inside of loops that carry something.
     pub inside: bool,
+    /// Such a loop is divided into strips for threads, where the work is large.
+    pub strips: bool,
     /// Two rows of a permutable band are tiled, whether a cache holds everything or not: threads run the tiles in waves.
     pub waves: bool,
     /// A loop that carries the sums of several statements, and nothing else, may become a vector; whether it carries more
@@ -51,6 +53,7 @@ impl Default for Style {
             tiles: true,
             vectors: Vectors::Any,
             inside: false,
+            strips: false,
             waves: false,
             sums: false,
             unrolled: false,
