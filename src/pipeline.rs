@@ -19,7 +19,7 @@ use crate::graph::fusion;
 use crate::graph::ir::Graph;
 use crate::language::source::Source;
 use crate::language::syntax::File;
-use crate::pipeline::kernel::{CompiledKernel, STAGES, Statements, Times};
+use crate::pipeline::kernel::{CompiledKernel, Statements, Times};
 use crate::pipeline::link::link;
 use crate::pipeline::linkable::{KernelStore, LinkableKernel};
 use crate::pipeline::options::exceeds;
@@ -173,24 +173,6 @@ pub fn explain(source: &Graph, order: Order, options: &Options, stage: Stage, fi
         Stage::Schedule | Stage::Candidates => words::comment("no kernels"),
         _ => "no kernels\n".into(),
     })
-}
-
-impl Stage {
-    /// All stages with their names.
-    pub fn all() -> impl Iterator<Item = (&'static str, Stage)> {
-        STAGES.iter().copied()
-    }
-
-    /// The stage of this name.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] where there is none.
-    pub fn named(name: &str) -> Result<Stage> {
-        STAGES.iter().find(|s| s.0 == name).map(|s| s.1).ok_or_else(|| {
-            let names: Vec<&str> = STAGES.iter().map(|s| s.0).collect();
-            Error::Invalid(unknown("stage", name, &names))
-        })
-    }
 }
 
 /// The module of linked parts, for `target`.

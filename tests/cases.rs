@@ -96,7 +96,7 @@ impl Case {
             dims: dims.map(|(name, value)| (name.to_string(), value.parse().expect("a size"))).collect(),
             ..Options::default()
         };
-        let text = self.model()?.explain(&options, tilewright::Stage::named(stage)?, None)?;
+        let text = self.model()?.explain(&options, stage.parse()?, None)?;
         Ok(match folder {
             // The schedule functions alone, as Pluto prints them.
             "polybench" => {

@@ -101,7 +101,16 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
         ],
     ),
     ("poly::sets", &[&["polyhedron"], &["generators", "isl"]]),
-    ("expr", &[&["affine"], &["expression", "interval"], &["scalar"], &["literals", "narrow"], &["text", "syntax"]]),
+    (
+        "expr",
+        &[
+            &["affine", "choice"],
+            &["expression", "interval"],
+            &["scalar"],
+            &["literals", "narrow"],
+            &["text", "syntax"],
+        ],
+    ),
     (
         "pipeline",
         &[

@@ -7,7 +7,7 @@ use super::decode::StateArguments;
 use super::inputs::{Prepared, PreparedParts, Ready, RunArguments, outside_bytes};
 use super::progress::Progress;
 use super::run::{save_outputs, save_values};
-use crate::model_arguments::{CacheArguments, ModelArguments, sort_parser};
+use crate::model_arguments::{CacheArguments, ModelArguments, choice};
 use crate::output::print;
 use measurement::{
     CheckTime, KernelTime, Latency, Measurement, Run, StageTime, latencies, latencies_and_peak, quantile,
@@ -34,7 +34,7 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
     /// Order of the kernels: those that take longest first, or as they run
-    #[arg(long, value_name = "ORDER", default_value = "time", value_parser = sort_parser())]
+    #[arg(long, value_name = "ORDER", default_value = "time", value_parser = choice::<Sort>(Sort::NAMES))]
     sort: Sort,
     /// Measure on request, so that programs can be measured in turn: for each line of standard input, a number of seconds or
     /// "N runs", print one line of JSON, the latencies in ms; a line is printed first when all is ready

@@ -1,6 +1,6 @@
 //! `demo`: reads the picture of a line of text.
 
-use super::model_arguments::precision_parser;
+use super::model_arguments::choice;
 use super::ocr;
 use super::progress::Progress;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub struct Arguments {
     #[arg(long, default_value = "target/models/ppocr_v4_rec.onnx")]
     model: PathBuf,
     /// Type of the operands of products and convolutions, whose sums stay in f32
-    #[arg(long, value_name = "P", default_value = "f32", value_parser = precision_parser())]
+    #[arg(long, value_name = "P", default_value = "f32", value_parser = choice::<Precision>(Precision::NAMES))]
     precision: Precision,
 }
 

@@ -5,15 +5,14 @@ mod page;
 use super::inputs::{self, PreparedParts, Ready, RunArguments};
 use super::output;
 use super::progress::Progress;
-use crate::model_arguments::{ModelArguments, sort_parser};
-use clap::builder::PossibleValuesParser;
+use crate::model_arguments::{ModelArguments, choice};
 use serde::Serialize;
 use std::fmt::Display;
 use std::path::PathBuf;
-use tilewright::internal::pipeline::{self, kernel};
+use tilewright::internal::pipeline;
 use tilewright::internal::runtime::error::unknown;
 use tilewright::internal::runtime::{file, text};
-use tilewright::{Error, Report, Result, Sort};
+use tilewright::{Error, Report, Result, Sort, Stage};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -23,13 +22,13 @@ pub struct Arguments {
     run: RunArguments,
     /// Show this stage instead of the report. `c` is the program as it is written, `loops-c` what its schedule makes of it;
     /// both compile
-    #[arg(long, value_parser = PossibleValuesParser::new(kernel::STAGES.iter().map(|s| s.0)))]
-    stage: Option<String>,
+    #[arg(long, value_parser = choice::<Stage>(Stage::NAMES))]
+    stage: Option<Stage>,
     /// Only kernels whose name contains this
     #[arg(long, value_name = "K")]
     kernel: Option<String>,
     /// Order of the kernels of the report: those that take longest first, or as they run
-    #[arg(long, value_name = "ORDER", default_value = "time", value_parser = sort_parser())]
+    #[arg(long, value_name = "ORDER", default_value = "time", value_parser = choice::<Sort>(Sort::NAMES))]
     sort: Sort,
     /// Print the report as JSON
     #[arg(long, conflicts_with = "stage")]
@@ -48,19 +47,19 @@ impl Arguments {
             // Known before minutes are spent on it.
             file::check_writable(page)?;
         }
-        match &self.stage {
-            Some(name) => self.stage(tilewright::Stage::named(name)?, progress),
+        match self.stage {
+            Some(stage) => self.stage(stage, progress),
             None => self.report(progress),
         }
     }
 
-    fn stage(&self, stage: kernel::Stage, progress: &Progress) -> Result<String> {
+    fn stage(&self, stage: Stage, progress: &Progress) -> Result<String> {
         self.run.refuse_for("a stage is shown and nothing runs")?;
-        let whole = [kernel::Stage::Graph, kernel::Stage::Rewritten, kernel::Stage::C].contains(&stage);
+        let whole = [Stage::Graph, Stage::Rewritten, Stage::C].contains(&stage);
         if whole && self.kernel.is_some() {
             return Err(Error::Invalid("this stage is not divided into kernels: do not pass `--kernel`".into()));
         }
-        if stage == kernel::Stage::C && self.model.schedule.is_some() {
+        if stage == Stage::C && self.model.schedule.is_some() {
             return Err(Error::Invalid(
                 "this stage is the program before any schedule: do not pass `--schedule`".into(),
             ));
@@ -103,7 +102,7 @@ impl Arguments {
         let Some(path) = &self.html else { return Ok(()) };
         let loaded = self.run.load(&self.model, progress)?;
         progress.stage("finding words for the schedules");
-        let words = loaded.model.explain(&loaded.options, kernel::Stage::Candidates, self.kernel.as_deref())?;
+        let words = loaded.model.explain(&loaded.options, Stage::Candidates, self.kernel.as_deref())?;
         let page = text::lines(&page::page(report, &words)).into_owned();
         file::write(path, |out| out.write_all(page.as_bytes()))
     }

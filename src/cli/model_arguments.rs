@@ -4,11 +4,12 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use tilewright::Algorithm;
 use tilewright::CacheOptions;
 use tilewright::Calibration;
 use tilewright::Target;
-use tilewright::{Accumulate, Error, Limits, Model, Precision, Quotients, Result, Sort};
+use tilewright::{Accumulate, Error, Limits, Model, Precision, Quotients, Result};
 
 /// The most bindings of one module.
 const MAX_BINDINGS: usize = 256;
@@ -59,19 +60,19 @@ pub struct ModelArguments {
     #[arg(long, value_name = "E", value_parser = parse_error_bound, allow_hyphen_values = true, help_heading = COMPILER)]
     pub max_error: Option<f64>,
     /// Algorithm of a network's convolutions and large products: the cheapest for each, or one wherever it applies, to compare
-    #[arg(long, value_name = "A", value_parser = algorithm_parser(), help_heading = COMPILER)]
+    #[arg(long, value_name = "A", value_parser = choice::<Algorithm>(Algorithm::NAMES), help_heading = COMPILER)]
     pub algorithm: Option<Algorithm>,
     /// Operands of a network's products and convolutions of f32. Those of 16 bits are rounded and take half the memory; sums stay
     /// in f32, but with `--accumulate f16` [default: f32]
-    #[arg(long, value_name = "P", value_parser = precision_parser(), help_heading = COMPILER)]
+    #[arg(long, value_name = "P", value_parser = choice::<Precision>(Precision::NAMES), help_heading = COMPILER)]
     pub precision: Option<Precision>,
     /// Sums of a network's products of f16: those in f16 take less time on processors that add in f16, and have its error
     /// [default: f32]
-    #[arg(long, value_name = "S", value_parser = accumulate_parser(), help_heading = COMPILER)]
+    #[arg(long, value_name = "S", value_parser = choice::<Accumulate>(Accumulate::NAMES), help_heading = COMPILER)]
     pub accumulate: Option<Accumulate>,
     /// Quotients and square roots of f32: rounded correctly, or on targets with AVX-512 and AArch64 within three units in the last
     /// place, which takes less time [default: exact]
-    #[arg(long, value_name = "Q", value_parser = quotients_parser(), help_heading = COMPILER)]
+    #[arg(long, value_name = "Q", value_parser = choice::<Quotients>(Quotients::NAMES), help_heading = COMPILER)]
     pub quotients: Option<Quotients>,
     /// Dimensions that grow, of the commands that have such.
     #[arg(skip)]
@@ -238,26 +239,12 @@ fn parse_dims(text: &str) -> std::result::Result<(String, Vec<i64>), String> {
     }
 }
 
-fn algorithm_parser() -> impl TypedValueParser<Value = Algorithm> {
-    PossibleValuesParser::new(Algorithm::NAMES).try_map(|name| name.parse::<Algorithm>())
-}
-
-/// Reads the type of the operands of products.
-pub fn precision_parser() -> impl TypedValueParser<Value = Precision> {
-    PossibleValuesParser::new(Precision::NAMES).try_map(|name| name.parse::<Precision>())
-}
-
-fn accumulate_parser() -> impl TypedValueParser<Value = Accumulate> {
-    PossibleValuesParser::new(Accumulate::NAMES).try_map(|name| name.parse::<Accumulate>())
-}
-
-fn quotients_parser() -> impl TypedValueParser<Value = Quotients> {
-    PossibleValuesParser::new(Quotients::NAMES).try_map(|name| name.parse::<Quotients>())
-}
-
-/// Reads the order in which kernels are listed.
-pub fn sort_parser() -> impl TypedValueParser<Value = Sort> {
-    PossibleValuesParser::new(Sort::NAMES).try_map(|name| name.parse::<Sort>())
+/// Reads one of the values with these names.
+pub fn choice<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: FromStr<Err = Error> + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(names).try_map(|name| name.parse())
 }
 
 fn parse_error_bound(text: &str) -> std::result::Result<f64, String> {

@@ -2,7 +2,8 @@
 
 use crate::codegen::instruction::{InstructionName, TensorInstruction};
 use crate::codegen::machine::{Core, Machine};
-use crate::runtime::error::{named, unknown};
+use crate::expr::choice::choice;
+use crate::runtime::error::unknown;
 use crate::runtime::{DType, Error, Features, Platform, Result};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -28,24 +29,7 @@ pub enum Quotients {
     Approximate,
 }
 
-impl Quotients {
-    /// The names, which are also the texts.
-    pub const NAMES: [&'static str; 2] = ["exact", "approximate"];
-}
-
-impl std::fmt::Display for Quotients {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str(Quotients::NAMES[*self as usize])
-    }
-}
-
-impl std::str::FromStr for Quotients {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Quotients> {
-        named("kind of quotients", text, [Quotients::Exact, Quotients::Approximate])
-    }
-}
+choice!(Quotients, "kind of quotients", [("exact", Quotients::Exact), ("approximate", Quotients::Approximate)]);
 
 /// The type of the sums of products of f16 in a network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -57,24 +41,7 @@ pub enum Accumulate {
     F16,
 }
 
-impl Accumulate {
-    /// The names, which are also the texts.
-    pub const NAMES: [&'static str; 2] = ["f32", "f16"];
-}
-
-impl std::fmt::Display for Accumulate {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str(Accumulate::NAMES[*self as usize])
-    }
-}
-
-impl std::str::FromStr for Accumulate {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Accumulate> {
-        named("type of sums", text, [Accumulate::F32, Accumulate::F16])
-    }
-}
+choice!(Accumulate, "type of sums", [("f32", Accumulate::F32), ("f16", Accumulate::F16)]);
 
 /// Properties of a processor that the cost models and the code generator use.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

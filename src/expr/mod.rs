@@ -2,6 +2,7 @@
 //! written.
 
 pub mod affine;
+pub mod choice;
 pub mod expression;
 pub mod interval;
 pub mod literals;

@@ -10,6 +10,7 @@ use crate::codegen::loopnest::simplify::simplify;
 use crate::codegen::loopnest::{BufferKind, LoopNest, verify};
 use crate::codegen::vcode::Function;
 use crate::codegen::{Isa, Target, select};
+use crate::expr::choice::choice;
 use crate::language::c;
 use crate::pipeline::report::Vectorization;
 use crate::poly::analysis::dependence::{self, Dependences};
@@ -53,19 +54,22 @@ pub enum Stage {
     Asm,
 }
 
-/// Name, stage.
-pub const STAGES: &[(&str, Stage)] = &[
-    ("graph", Stage::Graph),
-    ("rewritten", Stage::Rewritten),
-    ("c", Stage::C),
-    ("scop", Stage::Scop),
-    ("schedule", Stage::Schedule),
-    ("candidates", Stage::Candidates),
-    ("loops", Stage::Loops),
-    ("loops-c", Stage::LoopsC),
-    ("vcode", Stage::Vcode),
-    ("asm", Stage::Asm),
-];
+choice!(
+    Stage,
+    "stage",
+    [
+        ("graph", Stage::Graph),
+        ("rewritten", Stage::Rewritten),
+        ("c", Stage::C),
+        ("scop", Stage::Scop),
+        ("schedule", Stage::Schedule),
+        ("candidates", Stage::Candidates),
+        ("loops", Stage::Loops),
+        ("loops-c", Stage::LoopsC),
+        ("vcode", Stage::Vcode),
+        ("asm", Stage::Asm),
+    ]
+);
 
 /// A part of the compilation of one kernel that is timed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,11 +1,11 @@
 //! The report of a compilation, for people and for programs.
 
+use crate::expr::choice::choice;
 use crate::graph::egraph;
 use crate::graph::import::provenance::Absent;
 use crate::poly::tile::report::{CandidateReport, PhaseReport};
-use crate::runtime::error::named;
 use crate::runtime::module::Module;
-use crate::runtime::{Error, Result, text};
+use crate::runtime::text;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -111,24 +111,7 @@ pub enum Sort {
     Run,
 }
 
-impl Sort {
-    /// The names on the command line.
-    pub const NAMES: [&str; 2] = ["time", "run"];
-}
-
-impl std::fmt::Display for Sort {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str(Sort::NAMES[*self as usize])
-    }
-}
-
-impl std::str::FromStr for Sort {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Sort> {
-        named("order of kernels", text, [Sort::Time, Sort::Run])
-    }
-}
+choice!(Sort, "order of kernels", [("time", Sort::Time), ("run", Sort::Run)]);
 
 /// The part of a kernel that works on vectors, by its machine code and, of a part, by its statements.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

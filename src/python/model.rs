@@ -210,7 +210,7 @@ impl Model {
         let Runnable::Compiled(compiled, options) = &open.runnable else {
             return Err(invalid(py, "a module that was loaded has no stages: it was compiled elsewhere"));
         };
-        let stage = Stage::named(stage).or_raise(py)?;
+        let stage: Stage = stage.parse().or_raise(py)?;
         let mut options = options.clone();
         options.dims.extend(dims);
         detached(py, || compiled.model().explain(&options, stage, kernel.as_deref())).or_raise(py)

@@ -22,7 +22,7 @@ pub fn primitives() -> Vec<(&'static str, &'static str, Vec<Argument>, Option<Ar
 /// The names of the stages that `explain` prints.
 #[pyfunction]
 pub fn stages() -> Vec<&'static str> {
-    tilewright::Stage::all().map(|(name, _)| name).collect()
+    tilewright::Stage::NAMES.to_vec()
 }
 
 /// The names of the targets, with whether this processor runs them; its default first where that has features of its own.

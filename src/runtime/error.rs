@@ -74,17 +74,6 @@ pub fn unknown<S: AsRef<str>>(what: &str, name: &str, candidates: &[S]) -> Strin
     format!("there is no {what} `{name}`: there are {list}{}", did_you_mean(name, &names))
 }
 
-/// The one of `values` with this text.
-///
-/// # Errors
-/// [`Error::Invalid`] with the texts that there are.
-pub fn named<T: std::fmt::Display>(what: &str, text: &str, values: impl IntoIterator<Item = T>) -> Result<T> {
-    let mut values: Vec<T> = values.into_iter().collect();
-    let names: Vec<String> = values.iter().map(T::to_string).collect();
-    let position = names.iter().position(|name| name == text);
-    position.map(|i| values.swap_remove(i)).ok_or_else(|| Error::Invalid(unknown(what, text, &names)))
-}
-
 /// The end of a message that nothing is called `name`: the nearest of `candidates`, where one is near.
 pub fn did_you_mean(name: &str, candidates: &[&str]) -> String {
     nearest(name, candidates).map_or(String::new(), |n| format!("; did you mean `{n}`?"))

@@ -7,6 +7,7 @@
 //! [`Network::max_error`](crate::graph::egraph::network::Network::max_error).
 
 use crate::expr::BinaryOp;
+use crate::expr::choice::choice;
 use crate::expr::interval::ceil_div;
 use crate::graph::egraph::network::Network;
 use crate::graph::op::{Layout, Op, Window};
@@ -16,8 +17,7 @@ use crate::graph::rules::pattern::{Match, Rule, build};
 use crate::graph::rules::precision::unrounded;
 use crate::graph::rules::strassen;
 use crate::graph::rules::toom_cook::{Transforms, error_bound, numbers};
-use crate::runtime::error::named;
-use crate::runtime::{DType, Error, Result, Tensor};
+use crate::runtime::{DType, Tensor};
 use egg::Id;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::sync::Arc;
@@ -38,30 +38,22 @@ pub enum Algorithm {
     Strassen,
 }
 
-impl Algorithm {
-    /// The names of the algorithms, which are also their texts.
-    pub const NAMES: [&'static str; 6] = ["cheapest", "direct", "winograd-2", "winograd-4", "winograd-6", "strassen"];
-}
-
-impl std::fmt::Display for Algorithm {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        match self {
-            Algorithm::Cheapest => f.write_str("cheapest"),
-            Algorithm::Direct => f.write_str("direct"),
-            Algorithm::Winograd(tile) => write!(f, "winograd-{tile}"),
-            Algorithm::Strassen => f.write_str("strassen"),
-        }
+choice!(
+    Algorithm,
+    "algorithm",
+    [
+        ("cheapest", Algorithm::Cheapest),
+        ("direct", Algorithm::Direct),
+        ("winograd-2", Algorithm::Winograd(2)),
+        ("winograd-4", Algorithm::Winograd(4)),
+        ("winograd-6", Algorithm::Winograd(6)),
+        ("strassen", Algorithm::Strassen),
+    ],
+    |other| match other {
+        Algorithm::Winograd(tile) => format!("winograd-{tile}"),
+        other => format!("{other:?}"),
     }
-}
-
-impl std::str::FromStr for Algorithm {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Algorithm> {
-        let [two, four, six] = [2, 4, 6].map(Algorithm::Winograd);
-        named("algorithm", text, [Algorithm::Cheapest, Algorithm::Direct, two, four, six, Algorithm::Strassen])
-    }
-}
+);
 
 impl Serialize for Algorithm {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {

@@ -8,13 +8,13 @@
 //! on halves takes, and products where the target has none stand beside those of f32. Where a value is rounded for a convolution,
 //! others may read it rounded: then it is stored once, in 16 bits.
 
+use crate::expr::choice::choice;
 use crate::expr::scalar::number::{f16_to_f32, f32_to_f16};
 use crate::graph::egraph::network::Network;
 use crate::graph::op::Op;
 use crate::graph::rules::pattern::Keep::{Beside, Instead};
 use crate::graph::rules::pattern::{Match, Rule, build};
-use crate::runtime::error::named;
-use crate::runtime::{DType, Error, Result};
+use crate::runtime::DType;
 use egg::Id;
 
 /// The type of the operands of products and convolutions that a network has in f32.
@@ -30,9 +30,6 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// The names of the precisions, which are also their texts.
-    pub const NAMES: [&'static str; 3] = ["f32", "bf16", "f16"];
-
     /// The type that operands in f32 are rounded to; `None` where they stay.
     pub fn half(self) -> Option<DType> {
         match self {
@@ -43,20 +40,7 @@ impl Precision {
     }
 }
 
-impl std::fmt::Display for Precision {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        let half = self.half().unwrap_or(DType::F32);
-        write!(f, "{half}")
-    }
-}
-
-impl std::str::FromStr for Precision {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Precision> {
-        named("precision", text, [Precision::F32, Precision::Bf16, Precision::F16])
-    }
-}
+choice!(Precision, "precision", [("f32", Precision::F32), ("bf16", Precision::Bf16), ("f16", Precision::F16)]);
 
 #[rustfmt::skip]
 pub fn rules() -> Vec<Rule> {
