@@ -58,5 +58,5 @@ pub mod internal {
             }
         )*};
     }
-    modules!(arena bounds bytes check_indices error executable file fork mapped npy opaque platform pool refusal session tensor text threads);
+    modules!(arena bounds bytes check_indices error executable file fork mapped npy opaque platform pool random refusal session tensor text threads);
 }

@@ -1,13 +1,18 @@
 //! Seeded contents for inputs that are not given: the same on every machine and in every language.
 //!
-//! Element `i` of input `k` comes from `u = mix(mix(seed ^ mix(k)) + (i + 1) · 0x9e3779b97f4a7c15)` in 64-bit
-//! arithmetic, where `mix` is the output function of SplitMix64 (Steele, Lea and Flood). Floating point: the upper 24
-//! bits of `u`, even over -1..1. Integers: `u` modulo a bound, 0 or 1 unless said otherwise, so that they are valid as
-//! subscripts and as masks.
+//! Element `i` of input `k` comes from `u = number(mix(seed ^ mix(k)), i)`, where `number` is SplitMix64 (Steele, Lea and
+//! Flood). Floating point: the upper 24 bits of `u`, even over -1..1. Integers: `u` modulo a bound, 0 or 1 unless said
+//! otherwise, so that they are valid as subscripts and as masks.
 
 use crate::{DType, Tensor};
 
-fn mix(mut z: u64) -> u64 {
+/// Number `i` of the sequence that begins at `start` (SplitMix64).
+pub fn number(start: u64, i: u64) -> u64 {
+    mix(start.wrapping_add(i.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+}
+
+/// The output function of SplitMix64.
+pub fn mix(mut z: u64) -> u64 {
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ z >> 31
@@ -19,7 +24,7 @@ impl Tensor {
         let mut tensor = Tensor::zeros(dtype, shape);
         let start = mix(seed ^ mix(position));
         for (i, bytes) in tensor.data.chunks_exact_mut(dtype.bytes()).enumerate() {
-            let u = mix(start.wrapping_add((i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+            let u = number(start, i as u64);
             let real = (u >> 40) as f32 * (2.0 / 16_777_216.0) - 1.0;
             match dtype {
                 DType::F64 => bytes.copy_from_slice(&f64::from(real).to_le_bytes()),

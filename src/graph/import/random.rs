@@ -10,7 +10,7 @@ use crate::expr::CompareOp;
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
 use crate::graph::op::Op;
-use crate::runtime::{DType, Error, Result, Tensor};
+use crate::runtime::{DType, Error, Result, Tensor, random};
 use std::f64::consts::TAU;
 
 struct Generator {
@@ -26,13 +26,12 @@ impl Generator {
                 .bytes()
                 .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)),
         };
-        Generator { seed: mixed(seed) }
+        Generator { seed: random::mix(seed) }
     }
 
     /// Number `i`, equally distributed over `0 ≤ u < 1`.
     fn uniform(&self, i: u64) -> f64 {
-        let step = i.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed(self.seed.wrapping_add(step)) >> 11) as f64 / (1u64 << 53) as f64
+        (random::number(self.seed, i) >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Number `i` of the standard normal distribution (Box and Muller).
@@ -40,13 +39,6 @@ impl Generator {
         let (u, v) = (self.uniform(2 * i), self.uniform(2 * i + 1));
         (-2.0 * (1.0 - u).ln()).sqrt() * (TAU * v).cos()
     }
-}
-
-/// The finaliser of SplitMix64.
-fn mixed(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// The shape of an operand or of an attribute, and the type of the numbers.
@@ -126,9 +118,9 @@ mod tests {
 
     #[test]
     fn numbers_are_functions_of_seed_and_place() {
-        let generator = Generator { seed: mixed(7) };
-        assert_eq!(generator.uniform(3).to_bits(), Generator { seed: mixed(7) }.uniform(3).to_bits());
-        assert_ne!(generator.uniform(3), Generator { seed: mixed(8) }.uniform(3));
+        let generator = Generator { seed: random::mix(7) };
+        assert_eq!(generator.uniform(3).to_bits(), Generator { seed: random::mix(7) }.uniform(3).to_bits());
+        assert_ne!(generator.uniform(3), Generator { seed: random::mix(8) }.uniform(3));
         let count = 20_000;
         let mean = |draw: &dyn Fn(u64) -> f64| (0..count).map(draw).sum::<f64>() / count as f64;
         assert!((mean(&|i| generator.uniform(i)) - 0.5).abs() < 0.01);
