@@ -5,6 +5,8 @@
 mod common;
 
 use common::host_targets;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tilewright::internal::expr::scalar::{Value, binary, cast, compare, unary};
@@ -45,11 +47,8 @@ fn samples(dtype: DType, seed: u64) -> Vec<Value> {
     for shift in [7, 8, 15, 16, 31, 32, 62, 63] {
         bits.extend((-2..=1).map(|d| (1i64 << shift).wrapping_add(d)));
     }
-    let mut state = seed;
-    for i in 0..331 {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        bits.push(state as i64 >> (i % 63));
-    }
+    let mut rng = StdRng::seed_from_u64(seed);
+    bits.extend((0..331).map(|i| rng.random::<i64>() >> (i % 63)));
     // pairs of neighbours differ between two seeds
     let turn = seed as usize % bits.len();
     bits.rotate_left(turn);
@@ -179,12 +178,9 @@ fn floats() -> Vec<f32> {
         vec![0.0, -0.0, f32::INFINITY, -f32::INFINITY, f32::NAN, -f32::NAN, 1e30, -1e30, 254.5, 255.5, -128.5, 127.5];
     all.extend((-70000..70000).step_by(37).map(|i| i as f32 / 2.0));
     all.extend((-3000..3000).map(|i| i as f32 * 0.1004));
-    let mut state = 7u32;
-    for i in 0..20_000 {
-        state = state.wrapping_mul(1664525).wrapping_add(1013904223);
-        // all mantissas, exponents in the middle
-        all.push(f32::from_bits(state >> 9 | ((64 + i % 128) << 23) | (state & 1) << 31));
-    }
+    let mut rng = StdRng::seed_from_u64(7);
+    // all mantissas, exponents in the middle
+    all.extend((0..20_000).map(|i| f32::from_bits(rng.random::<u32>() & 0x807f_ffff | ((64 + i % 128) << 23))));
     all
 }
 

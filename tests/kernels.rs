@@ -2,6 +2,8 @@
 //! nests what the equations say. Extents are odd, so that vectors and tiles have remainders. A reshape has no kernel: between
 //! groups it is an alias, inside of one its subscripts are affine.
 
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use tilewright::Target;
 use tilewright::internal::codegen::loopnest::{interpret, simplify, verify};
 use tilewright::internal::expr::{BinaryOp, CompareOp, UnaryOp};
@@ -165,11 +167,8 @@ fn is_exact(op: &Op) -> bool {
 /// Numbers between -0.7 and 1.3; with `special` ones zeros of both signs, infinities and what is not a number.
 fn fill(p: &Program, special: bool) -> Vec<Tensor> {
     const SPECIAL: [f32; 5] = [-0.0, 0.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
-    let mut state = 12345u32;
-    let mut next = move || {
-        state = state.wrapping_mul(1664525).wrapping_add(1013904223);
-        (state >> 8) as f32 / (1 << 24) as f32
-    };
+    let mut rng = StdRng::seed_from_u64(12345);
+    let mut next = move || rng.random::<f32>();
     let external = p.tensors.iter().filter(|t| matches!(t.role, Role::Input | Role::Constant));
     external
         .map(|t| {

@@ -4,6 +4,8 @@
 mod common;
 
 use common::host_targets;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use tilewright::internal::expr::BinaryOp;
 use tilewright::internal::expr::scalar::number::{f16_to_f32, f32_to_bf16, f32_to_f16};
 use tilewright::internal::graph::op::{Layout, Op, Window};
@@ -37,13 +39,7 @@ fn half(precision: Precision, tensor: &Tensor) -> Tensor {
 
 /// Numbers between -1 and 1 with 24 bits.
 fn random(seed: u64, shape: &[i64]) -> Tensor {
-    let mut state = seed.wrapping_mul(0x9e3779b97f4a7c15) | 1;
-    let mut next = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-    };
-    let count = shape.iter().product::<i64>();
-    Tensor::new(shape, &(0..count).map(|_| next()).collect::<Vec<f32>>())
+    Tensor::seeded(DType::F32, shape, seed, 0, 2)
 }
 
 /// An operator of a given tensor and constants.
@@ -292,11 +288,8 @@ fn approximate_quotients_are_within_their_bounds() {
     let special = [0.0, 1.0, 2.0, 3.0, f32::INFINITY, f32::NAN, 1e-40, f32::MIN_POSITIVE, 8e37, 1e-30, 1e30];
     let special: Vec<f32> = special.iter().flat_map(|&x| [x, -x]).collect();
     let mut pairs: Vec<(f32, f32)> = special.iter().flat_map(|&x| special.iter().map(move |&y| (x, y))).collect();
-    let mut state = 1u64;
-    let mut random = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (((state >> 40) as f32) / 8192.0 + 1e-6) * if state >> 39 & 7 == 0 { -1.0 } else { 1.0 }
-    };
+    let mut rng = StdRng::seed_from_u64(1);
+    let mut random = || (rng.random::<f32>() * 2048.0 + 1e-6) * if rng.random_ratio(1, 8) { -1.0 } else { 1.0 };
     pairs.extend((0..1 << 16).map(|_| (random(), random())));
     let [x, y] = [|p: &(f32, f32)| p.0, |p: &(f32, f32)| p.1]
         .map(|part| Tensor::new(&[pairs.len() as i64], &pairs.iter().map(part).collect::<Vec<f32>>()));

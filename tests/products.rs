@@ -6,12 +6,7 @@ use tilewright::{DType, Model, Options, Target, Tensor};
 
 /// Values between -1 and 1 that differ from place to place.
 fn matrix(rows: i64, columns: i64, seed: u64) -> Tensor {
-    let mut state = seed;
-    let next = |_| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
-    };
-    Tensor::new(&[rows, columns], &(0..rows * columns).map(next).collect::<Vec<f32>>())
+    Tensor::seeded(DType::F32, &[rows, columns], seed, 0, 2)
 }
 
 fn product(a: &Tensor, b: &Tensor, target: &Target, threads: usize) -> Tensor {

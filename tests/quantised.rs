@@ -5,6 +5,8 @@
 mod common;
 
 use common::host_targets;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use tilewright::internal::expr::{BinaryOp, UnaryOp};
 use tilewright::internal::graph::op::{Layout, Op, Window};
 use tilewright::{DType, EgraphOptions, GraphBuilder, KernelReport, Model, Options, Tensor, ValueId};
@@ -12,17 +14,16 @@ use tilewright::{DType, EgraphOptions, GraphBuilder, KernelReport, Model, Option
 const BYTES: [DType; 2] = [DType::U8, DType::I8];
 
 /// Numbers that depend on the seed alone.
-struct Random(u64);
+struct Random(StdRng);
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        self.0 >> 33
+    fn new(seed: u64) -> Random {
+        Random(StdRng::seed_from_u64(seed))
     }
 
     /// A number from 0 to `count - 1`.
     fn below(&mut self, count: usize) -> usize {
-        self.next() as usize % count
+        self.0.random_range(0..count)
     }
 
     fn pick<T: Copy>(&mut self, list: &[T]) -> T {
@@ -38,14 +39,14 @@ impl Random {
         let mut tensor = Tensor::zeros(dtype, shape);
         for byte in tensor.data.iter_mut() {
             let extreme = self.below(8);
-            *byte = if extreme < 3 { [0, 255, 128][extreme] } else { self.next() as u8 };
+            *byte = if extreme < 3 { [0, 255, 128][extreme] } else { self.0.random() };
         }
         tensor
     }
 
     fn words(&mut self, shape: &[i64]) -> Tensor {
         let count = shape.iter().product::<i64>();
-        let words: Vec<i32> = (0..count).map(|_| self.next() as i32 % 100_000 - 50_000).collect();
+        let words: Vec<i32> = (0..count).map(|_| self.0.random_range(-50_000..50_000)).collect();
         Tensor::new(shape, &words)
     }
 }
@@ -89,7 +90,7 @@ fn compiled(op: &Op, operands: &[Tensor], constant: bool, what: &str) -> Vec<(St
 
 #[test]
 fn products_of_bytes() {
-    let random = &mut Random(1);
+    let random = &mut Random::new(1);
     for case in 0..32 {
         let (a, b) = if case < 24 { (random.pick(&BYTES), random.pick(&BYTES)) } else { (DType::I16, DType::I16) };
         let [m, n, k] =
@@ -123,7 +124,7 @@ fn products_of_bytes() {
 
 #[test]
 fn bytes_of_a_table() {
-    let random = &mut Random(3);
+    let random = &mut Random::new(3);
     for count in [1, 31, 64, 65, 200, 5000] {
         for dtype in BYTES {
             let operands = [random.bytes(dtype, &[256]), random.bytes(DType::U8, &[count])];
@@ -162,7 +163,7 @@ fn convolution(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, window: &Window, g
 
 #[test]
 fn convolutions_of_bytes() {
-    let random = &mut Random(2);
+    let random = &mut Random::new(2);
     for case in 0..32 {
         let (a, b) = if case < 24 { (random.pick(&BYTES), random.pick(&BYTES)) } else { (DType::I16, DType::I16) };
         let group = random.pick(&[1, 1, 1, 2, 4]);
@@ -289,7 +290,7 @@ impl Quantised {
 
 #[test]
 fn convolutions_between_quantisations() {
-    let random = &mut Random(3);
+    let random = &mut Random::new(3);
     for case in 0..12 {
         let q = Quantised::random(random);
         let (channels, size) = (q.weights.shape[1], random.pick(&[7, 8]));
@@ -329,7 +330,7 @@ fn convolutions_between_quantisations() {
 /// The first layer of a network: three channels fill no group of four terms, and are joined with the columns of the filter.
 #[test]
 fn convolutions_of_few_channels_are_products_of_bytes() {
-    let random = &mut Random(4);
+    let random = &mut Random::new(4);
     let targets: Vec<_> = host_targets().into_iter().filter(|t| t.name.contains("vnni")).collect();
     for (channels, kernel, pad) in [(3, 7, 3), (3, 3, 1), (1, 5, 2), (6, 3, 0)] {
         let filters = 32;
@@ -368,7 +369,7 @@ fn convolutions_of_few_channels_are_products_of_bytes() {
 /// what is not a number reaches the results of its row alone.
 #[test]
 fn few_rows_by_weights_of_bytes() {
-    let random = &mut Random(8);
+    let random = &mut Random::new(8);
     for (rows, depth, columns) in [(1, 1000, 600), (3, 700, 530), (16, 512, 512)] {
         let w = random.bytes(DType::I8, &[depth, columns]);
         let weights = numbers(&w);
@@ -444,7 +445,7 @@ fn weights_in_blocks(random: &mut Random, shape: [i64; 3], (low, bits): (i32, us
 /// bound of the digits that the row may be rounded to, and what is not a number reaches the results of its row alone.
 #[test]
 fn few_rows_by_weights_in_blocks() {
-    let random = &mut Random(9);
+    let random = &mut Random::new(9);
     let cases = [
         (1, [8, 32, 600], (-8, 4), 3),
         (1, [5, 16, 130], (0, 4), 3),
@@ -492,7 +493,7 @@ fn few_rows_by_weights_in_blocks() {
 /// Products with weights of 4 bits read them from memory as they are packed, and have one kernel that scales the sums of blocks.
 #[test]
 fn weights_of_four_bits_stay_so() {
-    let random = &mut Random(10);
+    let random = &mut Random::new(10);
     let targets: Vec<_> = host_targets().into_iter().filter(|t| t.name.contains("vnni")).collect();
     let (w, scales) = weights_in_blocks(random, [32, 32, 1024], (-8, 4));
     let mut b = GraphBuilder::new("nibbles");
@@ -529,7 +530,7 @@ fn weights_of_four_bits_stay_so() {
 /// columns. The sums are exact, also where they are too large for f32.
 #[test]
 fn products_of_bytes_less_zero_points_are_exact() {
-    let random = &mut Random(5);
+    let random = &mut Random::new(5);
     for (case, (m, k, n)) in [(1, 700, 40), (5, 33, 17), (32, 1500, 24), (7, 64, 3)].into_iter().enumerate() {
         let wide = case % 2 == 0;
         let q = random.bytes(DType::U8, &[m, k]);

@@ -23,7 +23,9 @@ use std::sync::Arc;
 #[derive(Default)]
 struct Sample {
     graph: Graph,
-    state: u64,
+    seed: u64,
+    /// Tensors and numbers that were drawn.
+    drawn: u64,
     /// Values that are equal though the graph does not show it: their classes are united from the start.
     equal: Vec<(ValueId, ValueId)>,
     /// The target has products of i16 and none of bytes, not the other way round.
@@ -36,13 +38,11 @@ struct Sample {
 
 impl Sample {
     fn random(&mut self) -> f32 {
-        self.state = self.state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        ((self.state >> 40) as f32 / (1u64 << 24) as f32) * 2.0 - 1.0
+        self.tensor(&[1]).to_vec::<f32>()[0]
     }
     fn tensor(&mut self, shape: &[i64]) -> Tensor {
-        let count: i64 = shape.iter().product();
-        let values: Vec<f32> = (0..count).map(|_| self.random()).collect();
-        Tensor::new(shape, &values)
+        self.drawn += 1;
+        Tensor::seeded(DType::F32, shape, self.seed, self.drawn, 2)
     }
     fn value(&mut self, ty: TensorType, source: Source) -> ValueId {
         self.graph.add_value(format!("v{}", self.graph.values.len()), ty, source)

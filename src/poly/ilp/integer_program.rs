@@ -327,6 +327,8 @@ fn substitute(row: &Linear, root: &[usize], low: &[i64], high: &[i64]) -> Linear
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
 
     fn row(terms: &[(usize, i64)], constant: i64) -> Linear {
         Linear { terms: terms.iter().copied().collect(), constant }
@@ -335,11 +337,8 @@ mod tests {
     #[test]
     fn presolve_and_solver_agree_with_enumeration() {
         // Random programs in three unknowns against all 6³ points.
-        let mut state = 1u64;
-        let mut random = |n: i64| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 33) as i64 % n
-        };
+        let mut rng = StdRng::seed_from_u64(1);
+        let mut random = |n: i64| rng.random_range(0..n);
         let (mut feasible, mut infeasible) = (0, 0);
         for _ in 0..300 {
             let mut p = IntegerProgram::default();

@@ -142,6 +142,8 @@ fn onto(form: &[i64], x: &[i128], along: &[i128]) -> Result<Vec<i128>> {
 mod tests {
     use super::*;
     use crate::poly::sets::polyhedron::unit;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
 
     fn sorted(p: &Polyhedron) -> Vec<Form> {
         let mut rows = generators(p).unwrap();
@@ -169,11 +171,8 @@ mod tests {
     #[test]
     fn vertices_agree_with_the_crossings_of_constraints() {
         // Random halfspaces through a box: a vertex is where three of them meet inside of all.
-        let mut state = 1u64;
-        let mut random = |n: i64| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 33) as i64 % n
-        };
+        let mut rng = StdRng::seed_from_u64(1);
+        let mut random = |n: i64| rng.random_range(0..n);
         let (mut vertices, mut empty) = (0, 0);
         for _ in 0..200 {
             let mut p = Polyhedron::universe(3);

@@ -59,14 +59,10 @@ fn evaluate(p: &Program, inputs: &[Tensor]) -> Vec<Tensor> {
 }
 
 fn inputs(p: &Program) -> Vec<Tensor> {
-    let mut state = 1u32;
     let external = p.tensors.iter().filter(|t| matches!(t.role, Role::Input | Role::Constant));
-    external
-        .map(|t| {
-            let mut next = || {
-                state = state.wrapping_mul(1664525).wrapping_add(1013904223);
-                (state >> 16) as f32 / 65536.0 - 0.5
-            };
+    (0..)
+        .zip(external)
+        .map(|(position, t)| {
             let n: i64 = t.shape.iter().product();
             match t.dtype {
                 DType::F32 if t.literals.is_some() => {
@@ -74,7 +70,7 @@ fn inputs(p: &Program) -> Vec<Tensor> {
                     let values = literals.values().iter().map(|s| f32::from_bits(s.bits as u32));
                     Tensor::new(&t.shape, &values.collect::<Vec<f32>>())
                 }
-                DType::F32 => Tensor::new(&t.shape, &(0..n).map(|_| next()).collect::<Vec<f32>>()),
+                DType::F32 => Tensor::seeded(t.dtype, &t.shape, 1, position, 2),
                 DType::I64 => Tensor::new(&t.shape, &(0..n).map(|i| (i * 7) % 5).collect::<Vec<i64>>()),
                 _ => Tensor::zeros(t.dtype, &t.shape),
             }

@@ -58,7 +58,7 @@ fn pairs_of_replacing_rules_leave_every_class_computable() {
     let case = |rule: &Rule| cases.iter().find(|c| c.rule == rule.name && c.applies()).expect("a case");
     for (i, a) in replacing.iter().enumerate() {
         for (j, b) in replacing.iter().enumerate().skip(i) {
-            let mut s = Sample { state: (i * replacing.len() + j) as u64, ..Sample::default() };
+            let mut s = Sample { seed: (i * replacing.len() + j) as u64, ..Sample::default() };
             let roots = [case(a).build(&mut s), case(b).build(&mut s)];
             let disguised = [disguise(&mut s, roots[0], i + j), disguise(&mut s, roots[1], i ^ j)];
             s.graph.outputs = disguised.to_vec();
@@ -126,7 +126,7 @@ fn inverse_rules_leave_every_class_computable() {
     for (i, &a) in SPELLINGS.iter().enumerate() {
         for (j, &b) in SPELLINGS.iter().enumerate().skip(i) {
             for seed in 0..4 {
-                let mut s = Sample { state: (100 * i + 10 * j + seed) as u64, ..Sample::default() };
+                let mut s = Sample { seed: (100 * i + 10 * j + seed) as u64, ..Sample::default() };
                 random_graph(&mut s);
                 let mut rules: Vec<Rule> = pair(a).into_iter().chain(pair(b)).collect();
                 if seed % 2 == 1 {
