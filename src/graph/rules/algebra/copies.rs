@@ -120,6 +120,10 @@ pub fn factor_groups(from: &[i64], to: &[i64]) -> Option<Vec<(std::ops::Range<us
 /// reshape(slice(x)) = slice(reshape(x)) where the slice keeps whole rows of the dimensions that are split off.
 pub fn reshape_slice(network: &mut Network, m: &Match) -> Option<Id> {
     let Op::Slice { starts, ends, steps } = m.application('s').0 else { return None };
+    // One that runs backwards may have the operand's shape.
+    if steps.iter().any(|&s| s != 1) {
+        return None;
+    }
     let x = m.get('x');
     let whole = network.shape(x).to_vec();
     let cut = network.shape(m.root().1[0]).to_vec();
@@ -136,9 +140,8 @@ pub fn reshape_slice(network: &mut Network, m: &Match) -> Option<Id> {
         }
     }
     for (old, new) in groups {
-        let untouched = old.clone().all(|d| cut[d] == whole[d] && steps[d] == 1);
-        let sliced: Vec<usize> = old.clone().filter(|&d| cut[d] != whole[d] || steps[d] != 1).collect();
-        if untouched {
+        let sliced: Vec<usize> = old.clone().filter(|&d| cut[d] != whole[d]).collect();
+        if sliced.is_empty() {
             shape.extend(&result[new.clone()]);
             from.extend(new.clone().map(|_| 0));
             until.extend(&result[new]);
@@ -146,7 +149,7 @@ pub fn reshape_slice(network: &mut Network, m: &Match) -> Option<Id> {
         }
         // The slice is of the slowest dimension of the group; the new slowest dimension must divide it evenly.
         let [d] = sliced[..] else { return None };
-        if steps[d] != 1 || old.clone().take_while(|&e| e != d).any(|e| cut[e] != 1) {
+        if old.clone().take_while(|&e| e != d).any(|e| cut[e] != 1) {
             return None;
         }
         let inner_old: i64 = old.clone().filter(|&e| e > d).map(|e| cut[e]).product();
