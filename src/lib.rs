@@ -49,7 +49,7 @@ pub use codegen::target::{Isa, Target};
 pub use compiled::Compiled;
 pub use graph::builder::GraphBuilder;
 pub use graph::egraph::OptimizationReport;
-pub use graph::extract::{AlgorithmReport, ExtractionReport, LayerReport, Timed};
+pub use graph::extract::{AlgorithmReport, ExtractionReport, LayerReport, TimedAlgorithm};
 pub use graph::import::model::{Dim, InputSpec, OutputDeclaration};
 pub use graph::ir::{Graph, ValueId};
 pub use graph::row_blocks::RowBlocks;

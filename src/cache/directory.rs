@@ -57,7 +57,7 @@ mod here {
     pub struct Directory(File);
 
     /// A file that is there for others to read.
-    struct Kept {
+    struct CacheFile {
         used: SystemTime,
         name: String,
         bytes: u64,
@@ -155,7 +155,7 @@ mod here {
         }
 
         /// Entries, and files of living writers. Those of dead ones are removed; what else is there is not the cache's.
-        fn files(&self) -> io::Result<Vec<Kept>> {
+        fn files(&self) -> io::Result<Vec<CacheFile>> {
             let mut files = vec![];
             for file_entry in Dir::read_from(&self.0)? {
                 let file_entry = file_entry?;
@@ -175,7 +175,7 @@ mod here {
                     self.remove(name)?;
                     continue;
                 }
-                files.push(Kept { used, name: name.to_string(), bytes: metadata.len() });
+                files.push(CacheFile { used, name: name.to_string(), bytes: metadata.len() });
             }
             Ok(files)
         }

@@ -36,8 +36,8 @@ use kernels::Answer;
 use problem::Problem;
 use std::collections::BTreeMap;
 
-pub use competition::{AlgorithmReport, LayerReport, Timed, slower};
-pub use program::How;
+pub use competition::{AlgorithmReport, LayerReport, TimedAlgorithm, slower};
+pub use program::SolutionMethod;
 pub use report::{ExtractionReport, Outcome};
 
 /// The choice of e-nodes and their kernels.

@@ -290,7 +290,7 @@ fn compile_by(statements: Statements, target: &Target, strict: bool, generate: G
     let Statements { order, index_ranges, mut times } = statements;
     let (scop, schedule, ilp, candidates, code, flops) = match order {
         Order::Free(scop) => {
-            let Found { scop, schedule, report, candidates, code } =
+            let ChosenOrder { scop, schedule, report, candidates, code } =
                 search(scop, target, &mut times, strict, generate)?;
             let flops = code.kernel.report.flops;
             (scop, schedule, Some(report), candidates, code, flops)
@@ -325,7 +325,7 @@ fn compile_by(statements: Statements, target: &Target, strict: bool, generate: G
 }
 
 /// The order by the ILP, with its code.
-struct Found {
+struct ChosenOrder {
     scop: Scop,
     schedule: Schedule,
     report: ilp::report::SchedulingReport,
@@ -335,7 +335,7 @@ struct Found {
 
 /// The order by the ILP, and its code: with tiles and vectors, or without them where they are refused; of the program with
 /// split statements, where that is predicted to take less time.
-fn search(scop: Scop, target: &Target, times: &mut Times, strict: bool, generate: Generate) -> Result<Found> {
+fn search(scop: Scop, target: &Target, times: &mut Times, strict: bool, generate: Generate) -> Result<ChosenOrder> {
     let mut planned = Planned::new(scop, target, times, strict)?;
     if let Some(limit) = planned.candidates.first().map(|best| plan::GAIN * best.rank()) {
         let split = statement_split::split(&planned.scop)?;
@@ -376,7 +376,7 @@ impl Planned {
         Ok(Planned { scop, dependences, schedule, report, tiled, candidates })
     }
 
-    fn finish(self, target: &Target, times: &mut Times, strict: bool, generate: Generate) -> Result<Found> {
+    fn finish(self, target: &Target, times: &mut Times, strict: bool, generate: Generate) -> Result<ChosenOrder> {
         let Planned { scop, dependences, schedule, mut report, tiled, mut candidates } = self;
         let code = match generate(&scop, &dependences, tiled, target, times) {
             Err(why) if may_fall_back(&why, strict) => {
@@ -386,7 +386,7 @@ impl Planned {
             }
             code => code?,
         };
-        Ok(Found { scop, schedule, report, candidates, code })
+        Ok(ChosenOrder { scop, schedule, report, candidates, code })
     }
 }
 

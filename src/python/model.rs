@@ -18,7 +18,7 @@ use tilewright::internal::runtime::error::unknown;
 use tilewright::{AsView, Compiled, InputSpec, Kind, Session, Stage, Tensor, TensorView};
 
 /// A model that is open.
-struct Open {
+struct OpenModel {
     runnable: Runnable,
     inputs: Vec<InputSpec>,
     /// Names of the outputs; of a program as far as they are known.
@@ -31,7 +31,7 @@ struct Open {
 
 /// A model that runs. Users make it with `tilewright.compile`, `tilewright.load` and `tilewright.program`.
 #[pyclass(subclass, frozen, module = "tilewright._native")]
-pub struct Model(Mutex<Option<Arc<Open>>>);
+pub struct Model(Mutex<Option<Arc<OpenModel>>>);
 
 #[pymethods]
 impl Model {
@@ -40,7 +40,7 @@ impl Model {
     #[pyo3(signature = (source, options))]
     fn new(source: &Bound<'_, PyDict>, options: &Bound<'_, PyDict>) -> PyResult<Model> {
         let runnable = runnable(source, options)?;
-        Ok(Model(Mutex::new(Some(Arc::new(Open::new(runnable))))))
+        Ok(Model(Mutex::new(Some(Arc::new(OpenModel::new(runnable))))))
     }
 
     /// Runs the model on arrays in the order of its inputs, or by name.
@@ -251,14 +251,14 @@ impl Model {
 }
 
 impl Model {
-    fn open(&self, py: Python) -> PyResult<Arc<Open>> {
+    fn open(&self, py: Python) -> PyResult<Arc<OpenModel>> {
         let open = self.0.lock().unwrap_or_else(|e| e.into_inner()).clone();
         open.ok_or_else(|| invalid(py, "the model is closed"))
     }
 }
 
-impl Open {
-    fn new(runnable: Runnable) -> Open {
+impl OpenModel {
+    fn new(runnable: Runnable) -> OpenModel {
         let (inputs, outputs, plain) = match &runnable {
             Runnable::Compiled(compiled, _) => {
                 let model = compiled.model();
@@ -272,7 +272,7 @@ impl Open {
                 (signature::inputs(session.module()), names, true)
             }
         };
-        Open { runnable, inputs, outputs, plain, recent: Mutex::default() }
+        OpenModel { runnable, inputs, outputs, plain, recent: Mutex::default() }
     }
 
     /// Arrays in the order of the inputs.

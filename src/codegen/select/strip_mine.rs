@@ -309,26 +309,26 @@ fn replace_vector(stmt: &Stmt, f: &mut dyn FnMut(&[Stmt]) -> Vec<Stmt>) -> Stmt 
 }
 
 /// A store of a vector body.
-struct Found {
+struct BodyStore {
     index: Vec<Affine>,
     reduce: bool,
     /// In a loop of the body.
     inside: bool,
 }
 
-fn stores(body: &[Stmt]) -> Vec<Found> {
+fn stores(body: &[Stmt]) -> Vec<BodyStore> {
     let mut out = vec![];
     collect(body, false, &mut out);
     out
 }
 
-fn collect(body: &[Stmt], inside: bool, out: &mut Vec<Found>) {
+fn collect(body: &[Stmt], inside: bool, out: &mut Vec<BodyStore>) {
     for stmt in body {
         match stmt {
             Stmt::Store { index, reduce, .. } => {
                 let affine: Vec<Affine> = index.iter().filter_map(|i| i.affine().cloned()).collect();
                 let inside = inside || affine.len() < index.len();
-                out.push(Found { index: affine, reduce: reduce.is_some(), inside });
+                out.push(BodyStore { index: affine, reduce: reduce.is_some(), inside });
             }
             Stmt::If { body, .. } => collect(body, inside, out),
             Stmt::Loop { var, kind: LoopKind::Unroll, body, .. } => {

@@ -5,7 +5,7 @@
 //! is the sum of theirs. Equal components, such as the layers of a network, are solved once. A component of more variables
 //! than are allowed is solved window by window with the rest held, and has no bound.
 
-use crate::graph::extract::program::{BinaryProgram, Constraint, How, Solved};
+use crate::graph::extract::program::{BinaryProgram, Constraint, SolutionMethod, Solved};
 use crate::graph::extract::relaxation::Relaxation;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -69,7 +69,7 @@ pub struct Together {
     pub values: Vec<bool>,
     /// No values cost less; `None` when a part has no bound.
     pub bound: Option<f64>,
-    pub how: How,
+    pub how: SolutionMethod,
     /// Windows that were solved, and all of them; none when each component fits.
     pub windows: (usize, usize),
 }
@@ -80,7 +80,7 @@ pub fn solve(program: &BinaryProgram, start: &[bool], position: &[usize], limit:
     let open: Vec<bool> = fixed.iter().map(Option::is_none).collect();
     let pieces = program.components(&open);
     let held = (0..start.len()).filter(|&v| !open[v] && start[v]).map(|v| program.cost[v]).sum::<f64>();
-    let mut out = Together { values: start.to_vec(), bound: Some(held), how: How::Start, windows: (0, 0) };
+    let mut out = Together { values: start.to_vec(), bound: Some(held), how: SolutionMethod::Start, windows: (0, 0) };
     for (piece, part) in pieces.iter().zip(split(program, &pieces, start)) {
         let before: Vec<bool> = piece.iter().map(|&v| start[v]).collect();
         if piece.len() > limit {
@@ -102,7 +102,7 @@ pub fn solve(program: &BinaryProgram, start: &[bool], position: &[usize], limit:
                 // The start stays; the part cannot cost less than its negative costs.
                 let least: f64 = part.cost.iter().map(|c| c.min(0.0)).sum();
                 out.bound = out.bound.map(|b| b + least);
-                out.how = out.how.and(&How::GivenUp(why.clone()));
+                out.how = out.how.and(&SolutionMethod::GivenUp(why.clone()));
             }
         }
     }
@@ -131,7 +131,7 @@ fn by_windows(
                 out.windows.0 += 1;
                 solved.values.iter().zip(free).for_each(|(&value, &v)| values[v] = value);
             }
-            Err(why) => out.how = out.how.and(&How::GivenUp(why.clone())),
+            Err(why) => out.how = out.how.and(&SolutionMethod::GivenUp(why.clone())),
         }
     }
     values

@@ -36,9 +36,9 @@ pub struct LayerReport {
     /// `512x4096 by 4096x4096`.
     pub shape: String,
     /// The chosen algorithm.
-    pub chosen: Timed,
+    pub chosen: TimedAlgorithm,
     /// The cheapest of the others; `None` where there was no other.
-    pub runner_up: Option<Timed>,
+    pub runner_up: Option<TimedAlgorithm>,
     /// Bound of the error of the chosen one, relative to `max|x| · Σ|w|`; `None` for the direct one.
     pub error_bound: Option<f64>,
     /// Bytes of the model's weights of the layer.
@@ -47,7 +47,7 @@ pub struct LayerReport {
 
 /// An algorithm with its time.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Timed {
+pub struct TimedAlgorithm {
     /// The algorithm.
     pub algorithm: Algorithm,
     /// Predicted microseconds on one thread, of all its kernels with their launches.
@@ -118,7 +118,7 @@ impl<'a> Competition<'a> {
     /// The report of a class that is computed by its definition and by fast algorithms, if it is needed.
     fn layer(&self, class: Id) -> Option<LayerReport> {
         let (source, fast) = self.contest.contestants(class)?;
-        let mut options: Vec<Timed> = fast.into_iter().map(|f| f.0).collect();
+        let mut options: Vec<TimedAlgorithm> = fast.into_iter().map(|f| f.0).collect();
         if options.is_empty() {
             return None;
         }
@@ -146,7 +146,7 @@ impl<'a> Competition<'a> {
     }
 
     /// The algorithm of the chosen e-node of a class, or of the class that it adds to or that it moves.
-    fn chosen(&self, class: Id, depth: usize) -> Option<Timed> {
+    fn chosen(&self, class: Id, depth: usize) -> Option<TimedAlgorithm> {
         let network = self.contest.network;
         let class = network.find(class);
         let term = network.terms(class).get(*self.choice.get(&class)?)?;
@@ -178,7 +178,7 @@ impl<'a> Contest<'a> {
     }
 
     /// The definition of a class, and its fast algorithms with their e-nodes in the class.
-    fn contestants(&self, class: Id) -> Option<(&'a Term, Vec<(Timed, &'a Term)>)> {
+    fn contestants(&self, class: Id) -> Option<(&'a Term, Vec<(TimedAlgorithm, &'a Term)>)> {
         if let Some(convolution) = self.convolution(class) {
             return Some((convolution, self.fast(class, convolution)));
         }
@@ -187,14 +187,14 @@ impl<'a> Contest<'a> {
     }
 
     /// The direct algorithm, where no rule replaced it.
-    fn directly(&self, class: Id) -> impl Iterator<Item = Timed> {
+    fn directly(&self, class: Id) -> impl Iterator<Item = TimedAlgorithm> {
         let term = self.convolution(class).or_else(|| self.product(class)).filter(|t| self.network.is_current(t));
         term.map(|t| self.direct(class, t)).into_iter()
     }
 
     /// The fast algorithms in the class of a convolution, and those to whose result its bias is added, each with its e-node
     /// in that class.
-    fn fast(&self, class: Id, convolution: &Term) -> Vec<(Timed, &'a Term)> {
+    fn fast(&self, class: Id, convolution: &Term) -> Vec<(TimedAlgorithm, &'a Term)> {
         let network = self.network;
         let bias = convolution.children.get(2).map(|&b| network.find(b));
         let mut fast = vec![];
@@ -213,8 +213,8 @@ impl<'a> Contest<'a> {
         fast
     }
 
-    fn direct(&self, class: Id, term: &Term) -> Timed {
-        Timed {
+    fn direct(&self, class: Id, term: &Term) -> TimedAlgorithm {
+        TimedAlgorithm {
             algorithm: Algorithm::Direct,
             predicted_us: self.time(class, term) / 1e3,
             weights_bytes: self.network.ty(term.children[1]).bytes() as u64,
@@ -223,7 +223,7 @@ impl<'a> Contest<'a> {
     }
 
     /// The algorithm whose last part this e-node is.
-    fn minimal_filtering(&self, class: Id, output: &Term) -> Option<Timed> {
+    fn minimal_filtering(&self, class: Id, output: &Term) -> Option<TimedAlgorithm> {
         let Head::Op(Op::WinogradOutput { .. }) = &output.head else { return None };
         let (product_class, product) = self.under(output.children[0], |op| matches!(op, Op::MatMul { .. }), 2)?;
         let (input_class, input) = self.under(product.children[0], |op| matches!(op, Op::WinogradInput { .. }), 2)?;
@@ -235,7 +235,7 @@ impl<'a> Contest<'a> {
             .collect();
         let channels = self.network.shape(input.children[0]).last()? / group;
         let parts = [(class, output), (product_class, product), (input_class, input)];
-        Some(Timed {
+        Some(TimedAlgorithm {
             algorithm: Algorithm::Winograd(*tile.iter().max()? as u32),
             predicted_us: parts.iter().map(|(class, term)| self.time(*class, term)).sum::<f64>() / 1e3,
             weights_bytes: self.network.ty(product.children[1]).bytes() as u64,
@@ -244,7 +244,7 @@ impl<'a> Contest<'a> {
     }
 
     /// Strassen's recursion in the class of a product, with its e-node in that class.
-    fn halved(&self, class: Id) -> Vec<(Timed, &'a Term)> {
+    fn halved(&self, class: Id) -> Vec<(TimedAlgorithm, &'a Term)> {
         let network = self.network;
         let of = |term: &'a Term| match &term.head {
             Head::Op(Op::Concat { .. }) => self.strassen(class, term),
@@ -259,7 +259,7 @@ impl<'a> Contest<'a> {
     }
 
     /// The recursion whose four quarters this e-node joins.
-    fn strassen(&self, class: Id, whole: &'a Term) -> Option<Timed> {
+    fn strassen(&self, class: Id, whole: &'a Term) -> Option<TimedAlgorithm> {
         /// Three concatenations, eight sums of products, seven products and five sums of quarters of the image.
         const PARTS: usize = 23;
         let network = self.network;
@@ -284,7 +284,7 @@ impl<'a> Contest<'a> {
                 }
             }
         }
-        (weights.len() == 7 && seen.len() <= PARTS).then(|| Timed {
+        (weights.len() == 7 && seen.len() <= PARTS).then(|| TimedAlgorithm {
             algorithm: Algorithm::Strassen,
             predicted_us: ns / 1e3,
             weights_bytes: weights.iter().sum(),
@@ -371,7 +371,7 @@ impl AlgorithmReport {
     }
 }
 
-impl std::fmt::Display for Timed {
+impl std::fmt::Display for TimedAlgorithm {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         write!(f, "{} predicted {:.1} µs", self.algorithm, self.predicted_us)
     }

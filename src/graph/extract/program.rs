@@ -50,12 +50,12 @@ pub struct Solved {
     pub values: Vec<bool>,
     /// No values cost less.
     pub bound: f64,
-    pub how: How,
+    pub how: SolutionMethod,
 }
 
 /// How the values were found.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-pub enum How {
+pub enum SolutionMethod {
     /// They are the start: the relaxation is not below it.
     Start,
     /// The relaxation is integral.
@@ -66,27 +66,29 @@ pub enum How {
     GivenUp(String),
 }
 
-impl How {
+impl SolutionMethod {
     /// Combines two parts: the worse of both, and the pieces of both.
-    pub fn and(&self, other: &How) -> How {
+    pub fn and(&self, other: &SolutionMethod) -> SolutionMethod {
         match (self, other) {
-            (How::GivenUp(why), _) | (_, How::GivenUp(why)) => How::GivenUp(why.clone()),
-            (How::Pieces(a), How::Pieces(b)) => How::Pieces(a + b),
-            (How::Pieces(n), _) | (_, How::Pieces(n)) => How::Pieces(*n),
-            (How::Relaxation, _) | (_, How::Relaxation) => How::Relaxation,
-            (How::Start, How::Start) => How::Start,
+            (SolutionMethod::GivenUp(why), _) | (_, SolutionMethod::GivenUp(why)) => {
+                SolutionMethod::GivenUp(why.clone())
+            }
+            (SolutionMethod::Pieces(a), SolutionMethod::Pieces(b)) => SolutionMethod::Pieces(a + b),
+            (SolutionMethod::Pieces(n), _) | (_, SolutionMethod::Pieces(n)) => SolutionMethod::Pieces(*n),
+            (SolutionMethod::Relaxation, _) | (_, SolutionMethod::Relaxation) => SolutionMethod::Relaxation,
+            (SolutionMethod::Start, SolutionMethod::Start) => SolutionMethod::Start,
         }
     }
 }
 
-impl std::fmt::Display for How {
+impl std::fmt::Display for SolutionMethod {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self {
-            How::Start => f.write_str("no answer is below the relaxation"),
-            How::Relaxation => f.write_str("the relaxation is integral"),
-            How::Pieces(1) => f.write_str("branch and bound on what the relaxation left open"),
-            How::Pieces(n) => write!(f, "branch and bound on {n} pieces that the relaxation left open"),
-            How::GivenUp(why) => write!(f, "greedy in a part, because {why}"),
+            SolutionMethod::Start => f.write_str("no answer is below the relaxation"),
+            SolutionMethod::Relaxation => f.write_str("the relaxation is integral"),
+            SolutionMethod::Pieces(1) => f.write_str("branch and bound on what the relaxation left open"),
+            SolutionMethod::Pieces(n) => write!(f, "branch and bound on {n} pieces that the relaxation left open"),
+            SolutionMethod::GivenUp(why) => write!(f, "greedy in a part, because {why}"),
         }
     }
 }
@@ -103,14 +105,14 @@ impl BinaryProgram {
     /// The cheapest values, from those of the relaxation. The start must satisfy the rows; so do the values.
     pub fn solve(&self, relaxed: &[f64], start: &[bool]) -> Result<Solved, String> {
         let bound = self.cost.iter().zip(relaxed).map(|(c, v)| c * v).sum::<f64>().min(self.total(start));
-        let mut best = Solved { values: start.to_vec(), bound, how: How::Start };
+        let mut best = Solved { values: start.to_vec(), bound, how: SolutionMethod::Start };
         if self.is_optimal(&best) {
             return Ok(best);
         }
         let mut free: Vec<bool> = relaxed.iter().map(|v| is_open(*v)).collect();
         if !free.contains(&true) {
             let values = self.fill(&[], relaxed, start)?;
-            return Ok(Solved { values, bound, how: How::Relaxation });
+            return Ok(Solved { values, bound, how: SolutionMethod::Relaxation });
         }
         let mut prices = None;
         for ring in 0..=MAX_RINGS {
@@ -120,7 +122,7 @@ impl BinaryProgram {
             }
             match self.fill(&pieces, relaxed, start) {
                 Ok(values) => {
-                    best.how = How::Pieces(pieces.len());
+                    best.how = SolutionMethod::Pieces(pieces.len());
                     if self.total(&values) < self.total(&best.values) {
                         best.values = values;
                     }
@@ -135,7 +137,7 @@ impl BinaryProgram {
                         break;
                     }
                 }
-                Err(why) if best.how == How::Start => best.how = How::GivenUp(why),
+                Err(why) if best.how == SolutionMethod::Start => best.how = SolutionMethod::GivenUp(why),
                 Err(_) => {}
             }
             let mut near = free.clone();

@@ -1,6 +1,6 @@
 //! Statistics of the extraction, for the report of a compilation.
 
-use crate::graph::extract::program::{GAP, How};
+use crate::graph::extract::program::{GAP, SolutionMethod};
 use serde::{Deserialize, Serialize};
 
 /// Size, cost and end of an extraction.
@@ -35,7 +35,7 @@ pub struct ExtractionReport {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Outcome {
     /// The whole program was solved; the gap says how well.
-    Solved(How),
+    Solved(SolutionMethod),
     /// The program has too many variables for one: this many of its windows were solved, each with the rest fixed.
     Windows { solved: usize, of: usize },
     /// Answers still needed cuts after so many rounds: the best of the repaired ones, or the greedy one.

@@ -4,7 +4,7 @@ use super::constraint_set::Constraints;
 use super::greedy;
 use super::kernels::{Answer, cuts};
 use super::problem::Problem;
-use super::program::{BinaryProgram, Constraint, How, Solved};
+use super::program::{BinaryProgram, Constraint, SolutionMethod, Solved};
 use super::relaxation::Relaxation;
 use super::solve::{Effort, improve};
 use super::{ExtractionReport, Outcome, from_source, work};
@@ -58,13 +58,13 @@ fn an_integral_relaxation_is_the_answer() {
     let row = Constraint { terms: vec![(0, 1), (1, 1)], least: 1, equal: true };
     let program = BinaryProgram { cost: vec![3.0, 2.0], rows: vec![row] };
     let solved = solve(&program, &[true, false]);
-    assert_eq!((solved.values, solved.bound, solved.how), (vec![false, true], 2.0, How::Relaxation));
+    assert_eq!((solved.values, solved.bound, solved.how), (vec![false, true], 2.0, SolutionMethod::Relaxation));
 }
 
 #[test]
 fn what_no_answer_is_below_is_kept() {
     let program = BinaryProgram { cost: vec![3.0, 2.0], rows: vec![at_least(&[(0, 1), (1, 1)], 1)] };
-    assert_eq!(solve(&program, &[false, true]).how, How::Start);
+    assert_eq!(solve(&program, &[false, true]).how, SolutionMethod::Start);
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn pieces_of_an_open_relaxation_are_solved_and_proven() {
         assert!(program.holds(&solved.values));
         assert_eq!(program.total(&solved.values), 20.0 * count as f64);
         assert!(solved.bound > 20.0 * count as f64 - 1e-3, "{count}: {}", solved.bound);
-        assert!(matches!(solved.how, How::Pieces(_)));
+        assert!(matches!(solved.how, SolutionMethod::Pieces(_)));
     }
 }
 

@@ -12,7 +12,7 @@ use crate::runtime::error::unknown;
 use std::collections::BTreeMap;
 
 /// The equation with its names resolved.
-pub struct Meaning {
+pub struct ResolvedEquation {
     /// Iterators: of the accumulator, of the sum, then dimensions that the term reads at numbers.
     pub iterators: Vec<Iterator>,
     /// The iterators of each operand, the accumulator first.
@@ -39,7 +39,7 @@ struct Resolver<'a> {
 }
 
 /// Resolves the equation of `instruction`, whose operands are `operands`.
-pub fn resolve(instruction: &Instruction, operands: &[&Operand]) -> Checked<Meaning> {
+pub fn resolve(instruction: &Instruction, operands: &[&Operand]) -> Checked<ResolvedEquation> {
     let s = &instruction.semantics;
     let accumulator = &operands[0].name;
     if s.target != *accumulator {
@@ -66,7 +66,7 @@ pub fn resolve(instruction: &Instruction, operands: &[&Operand]) -> Checked<Mean
     let sizes = BTreeMap::new();
     let scope = Scope::new(&sizes, &names, &arrays, &plain, Style::Round);
     let body = scope.value(&s.value, operands[0].dtype)?;
-    Ok(Meaning { iterators: resolver.iterators, indices, body, order })
+    Ok(ResolvedEquation { iterators: resolver.iterators, indices, body, order })
 }
 
 impl Resolver<'_> {

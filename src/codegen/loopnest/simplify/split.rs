@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 const PARTS: usize = 9;
 
 /// An undecided condition below some place, over the variables known there and over those bound further in.
-struct Open {
+struct OpenCondition {
     /// The part over variables known there.
     known: Affine,
     /// Least and greatest value of the rest, constant included.
@@ -169,7 +169,7 @@ struct Search {
     expanded: Vec<Var>,
     /// Variables before this one are known at the place, the loop in question included; the others are bound further in.
     known: u32,
-    open: Vec<Open>,
+    open: Vec<OpenCondition>,
 }
 
 impl Search {
@@ -181,7 +181,7 @@ impl Search {
         let known = Affine { terms: c.terms.iter().filter(known).copied().collect(), constant: 0 };
         let rest = c.add_scaled(&known, -1);
         if !known.is_constant() {
-            self.open.push(Open { known, rest: facts.bounds(&rest) });
+            self.open.push(OpenCondition { known, rest: facts.bounds(&rest) });
         }
     }
 
