@@ -210,7 +210,7 @@ fn stored_halves_are_multiplied_as_they_are() {
 
 #[test]
 fn precisions_have_names() {
-    for name in Precision::NAMES {
+    for &name in Precision::NAMES {
         assert_eq!(name.parse::<Precision>().unwrap().to_string(), name);
     }
     assert!("f64".parse::<Precision>().unwrap_err().to_string().contains("bf16"));
@@ -219,7 +219,7 @@ fn precisions_have_names() {
 /// Sums in f16 are what is asked for, or nothing is compiled.
 #[test]
 fn sums_in_f16_need_a_processor_that_adds_in_f16() {
-    for name in Accumulate::NAMES {
+    for &name in Accumulate::NAMES {
         assert_eq!(name.parse::<Accumulate>().unwrap().to_string(), name);
     }
     assert!("f64".parse::<Accumulate>().unwrap_err().to_string().contains("there is no type of sums `f64`"));
