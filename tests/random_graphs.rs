@@ -104,6 +104,16 @@ impl Maker {
     /// One more operator of this kind on some value; `None` when it does not fit there.
     fn grow(&mut self, kind: &str) -> Option<ValueId> {
         let x = self.operand();
+        match kind {
+            "unary" | "activation" | "relu" | "binary" | "constant operand" => self.elementwise(kind, x),
+            "reduce" | "softmax" | "layer norm" | "matmul" | "product" | "conv" | "pool" => self.summed(kind, x),
+            "gather" | "scatter" => self.indexed(kind, x),
+            _ => self.moved(kind, x),
+        }
+    }
+
+    /// An elementwise operator on `x`.
+    fn elementwise(&mut self, kind: &str, x: ValueId) -> Option<ValueId> {
         let shape = self.shape(x);
         let rank = shape.len();
         match kind {
@@ -137,6 +147,15 @@ impl Maker {
                 let operands = if self.chance(70) { [x, c] } else { [c, x] };
                 self.apply(Op::Binary(op), &operands)
             }
+            _ => unreachable!("{kind} is not listed"),
+        }
+    }
+
+    /// The elements of `x` elsewhere.
+    fn moved(&mut self, kind: &str, x: ValueId) -> Option<ValueId> {
+        let shape = self.shape(x);
+        let rank = shape.len();
+        match kind {
             "transpose" => {
                 let mut perm: Vec<usize> = (0..rank).collect();
                 for i in (1..rank).rev() {
@@ -189,6 +208,19 @@ impl Maker {
                 let c = self.constant(&like, 1.0);
                 self.apply(Op::Concat { axis }, &[x, y]).or_else(|| self.apply(Op::Concat { axis }, &[x, c]))
             }
+            "upsample" => {
+                let factors = shape.iter().map(|_| self.pick(&[1, 1, 2, 3])).collect();
+                self.apply(Op::Upsample { factors }, &[x])
+            }
+            _ => unreachable!("{kind} is not listed"),
+        }
+    }
+
+    /// Elements of `x` read or written at places out of a tensor.
+    fn indexed(&mut self, kind: &str, x: ValueId) -> Option<ValueId> {
+        let shape = self.shape(x);
+        let rank = shape.len();
+        match kind {
             "gather" => {
                 let axis = self.random.random_range(0..rank.max(1));
                 let extent = *shape.get(axis)?;
@@ -211,10 +243,15 @@ impl Maker {
                 let updates = self.constant(&places, 1.0);
                 self.apply(Op::ScatterElements { axis, reduction }, &[x, at, updates])
             }
-            "upsample" => {
-                let factors = shape.iter().map(|_| self.pick(&[1, 1, 2, 3])).collect();
-                self.apply(Op::Upsample { factors }, &[x])
-            }
+            _ => unreachable!("{kind} is not listed"),
+        }
+    }
+
+    /// Sums, products and windows over `x`.
+    fn summed(&mut self, kind: &str, x: ValueId) -> Option<ValueId> {
+        let shape = self.shape(x);
+        let rank = shape.len();
+        match kind {
             "reduce" => {
                 let op = self.pick(&[ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max, ReduceOp::Min, ReduceOp::L1]);
                 let axes: Vec<usize> = (0..rank).filter(|_| self.chance(50)).collect();

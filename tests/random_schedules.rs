@@ -27,7 +27,7 @@ use tilewright::internal::language;
 use tilewright::internal::poly::transform;
 use tilewright::internal::poly::transform::primitive::{Placed, Primitive};
 use tilewright::internal::poly::transform::state::{SourceProgram, Transformed};
-use tilewright::{Error, Model, Options, Tensor};
+use tilewright::{Error, Model, Options, Refusal, Tensor};
 
 const TOLERANCE: f64 = 1e-12;
 
@@ -132,98 +132,136 @@ fn check(seed: u64, counts: &mut Counts, said: &mut String) -> Option<String> {
         normal: &normal,
         target: &tilewright::Target::avx2(),
     };
-    let mut primitives: Vec<Primitive> = vec![];
-    let mut states = vec![Transformed::new(original.written.clone())];
-    if maker.chance(20) {
-        primitives.push(Primitive::Normalize);
-        if maker.chance(50) {
-            primitives.push(Primitive::Coalesce);
-        }
-        primitives.extend([Primitive::IndexSetSplit, Primitive::ArrayExpand]);
+    let checked = Random { text: &text, original: &original, states: vec![], primitives: vec![] }
+        .grow(&mut maker, counts, said)
+        .and_then(|random| random.whole(counts, said));
+    match checked {
+        Ok(Some(accepted)) => compare(&accepted, Some("s"), &expected, counts).map(|why| format!("{why}\n{accepted}")),
+        Ok(None) => None,
+        Err(why) => Some(why),
     }
-    for p in &primitives {
-        match transform::apply(&original, &states[states.len() - 1], p) {
-            Ok(next) => states.push(next),
-            Err(e) => return Some(format!("{p}: {e}\n{text}")),
-        }
+}
+
+/// A random schedule of a program, with the states before and after each of its primitives.
+struct Random<'a> {
+    text: &'a str,
+    original: &'a SourceProgram<'a>,
+    states: Vec<Transformed>,
+    primitives: Vec<Primitive>,
+}
+
+impl Random<'_> {
+    /// The text of the program with the first primitives.
+    fn with(&self, count: usize) -> String {
+        with(self.text, &self.primitives[..count])
     }
-    let (mut fresh, wanted) = (0, primitives.len() + maker.pick(&[1, 2, 3, 4, 5, 6, 8]));
-    for _ in 0..40 {
-        if primitives.len() >= wanted {
-            break;
-        }
-        let next = maker.primitive(&states[states.len() - 1], &mut fresh);
-        // `store_at` is applied before a `compute_at` of the same tensor that stands before it.
-        let stored = |p: &Primitive| match (&next, p) {
-            (Primitive::StoreAt { tensor, .. }, Primitive::ComputeAt { tensor: other, .. }) => tensor == other,
-            _ => false,
-        };
-        if primitives.iter().any(stored) {
-            continue;
-        }
-        *said = with(&text, &[&primitives[..], std::slice::from_ref(&next)].concat());
-        match transform::apply(&original, &states[states.len() - 1], &next) {
-            Ok(state) => {
-                states.push(state);
-                primitives.push(next);
+
+    /// Draws primitives and keeps those that are not refused; an error is what is wrong with a refusal.
+    fn grow(mut self, maker: &mut Maker, counts: &mut Counts, said: &mut String) -> Result<Self, String> {
+        self.states.push(Transformed::new(self.original.written.clone()));
+        if maker.chance(20) {
+            self.primitives.push(Primitive::Normalize);
+            if maker.chance(50) {
+                self.primitives.push(Primitive::Coalesce);
             }
-            Err(Error::Schedule(refusal)) => match confirm_values(&refusal.to_string(), &states[states.len() - 1].scop)
-            {
-                Some(Err(why)) => return Some(format!("{why}\n{}\n{next}", with(&text, &primitives))),
-                Some(Ok(())) => *counts.entry("refused for its values with true instances".into()).or_default() += 1,
-                None => *counts.entry("refused for its structure".into()).or_default() += 1,
-            },
-            Err(Error::Unsupported(_)) => *counts.entry("refused as unsupported".into()).or_default() += 1,
-            Err(e) => return Some(format!("{}\n{next}: {e}", with(&text, &primitives))),
+            self.primitives.extend([Primitive::IndexSetSplit, Primitive::ArrayExpand]);
         }
-    }
-    let placed = |list: &[Primitive]| -> Vec<Placed> {
-        list.iter().map(|p| Placed { primitive: p.clone(), span: Span::default() }).collect()
-    };
-    let mut kept = primitives.len();
-    *said = with(&text, &primitives);
-    match transform::apply_all(&original, &placed(&primitives)) {
-        Ok(_) => {}
-        Err((at, Error::Schedule(refusal))) => {
-            let message = refusal.to_string();
-            let state = &states[at + 1];
-            let all = || with(&text, &primitives[..=at]);
-            let alone = [
-                "several instances of",
-                "has no waves",
-                "only outermost loops may be parallel",
-                "is private to loop",
-                "across tiles of",
-                "belongs to no thread",
-            ];
-            let is_alone = |message: &str| alone.iter().any(|words| message.contains(words));
-            if is_alone(&message) {
-                *counts.entry("refused without instances".into()).or_default() += 1;
-            } else if let Err(why) = confirm(&message, &state.scop, &state.schedule) {
-                return Some(format!("{why}\n{}", all()));
-            } else {
-                *counts.entry("refused with a true counterexample".into()).or_default() += 1;
+        for p in &self.primitives {
+            let next = transform::apply(self.original, &self.states[self.states.len() - 1], p);
+            self.states.push(next.map_err(|e| format!("{p}: {e}\n{}", self.text))?);
+        }
+        let (mut fresh, wanted) = (0, self.primitives.len() + maker.pick(&[1, 2, 3, 4, 5, 6, 8]));
+        for _ in 0..40 {
+            let count = self.primitives.len();
+            if count >= wanted {
+                break;
             }
-            kept = at;
-            // The primitives before it alone may not form a whole schedule, and where the order was legal with it one of them may
-            // not be without.
-            match transform::apply_all(&original, &placed(&primitives[..kept])) {
-                Err((_, Error::Schedule(refusal))) if is_alone(&refusal.reason) => return None,
-                Err((at, Error::Schedule(refusal))) if is_alone(&message) => {
-                    let why = confirm(&refusal.to_string(), &states[at + 1].scop, &states[at + 1].schedule).err()?;
-                    return Some(format!("{why}\n{}", with(&text, &primitives[..=at])));
+            let state = &self.states[self.states.len() - 1];
+            let next = maker.primitive(state, &mut fresh);
+            // `store_at` is applied before a `compute_at` of the same tensor that stands before it.
+            let stored = |p: &Primitive| match (&next, p) {
+                (Primitive::StoreAt { tensor, .. }, Primitive::ComputeAt { tensor: other, .. }) => tensor == other,
+                _ => false,
+            };
+            if self.primitives.iter().any(stored) {
+                continue;
+            }
+            *said = with(self.text, &[&self.primitives[..], std::slice::from_ref(&next)].concat());
+            match transform::apply(self.original, state, &next) {
+                Ok(state) => {
+                    self.states.push(state);
+                    self.primitives.push(next);
                 }
-                _ => {}
+                Err(Error::Schedule(refusal)) => {
+                    let what = match confirm_values(&refusal.to_string(), &state.scop) {
+                        Some(Err(why)) => return Err(format!("{why}\n{}\n{next}", self.with(count))),
+                        Some(Ok(())) => "refused for its values with true instances",
+                        None => "refused for its structure",
+                    };
+                    *counts.entry(what.into()).or_default() += 1;
+                }
+                Err(Error::Unsupported(_)) => *counts.entry("refused as unsupported".into()).or_default() += 1,
+                Err(e) => return Err(format!("{}\n{next}: {e}", self.with(count))),
             }
         }
-        Err((_, e)) => return Some(format!("{e}\n{}", with(&text, &primitives))),
+        Ok(self)
     }
-    *said = with(&text, &primitives[..kept]);
-    *counts.entry("accepted".into()).or_default() += 1;
-    for p in &primitives[..kept] {
-        *counts.entry(p.to_string().split(' ').next().unwrap_or("").into()).or_default() += 1;
+
+    /// The program with the primitives that are accepted together; nothing where those before a refused one are no schedule, an
+    /// error where the refusal is wrong.
+    fn whole(&self, counts: &mut Counts, said: &mut String) -> Result<Option<String>, String> {
+        let placed = |count: usize| -> Vec<Placed> {
+            let list = self.primitives[..count].iter();
+            list.map(|p| Placed { primitive: p.clone(), span: Span::default() }).collect()
+        };
+        let confirmed = |refusal: &Refusal, at: usize| {
+            let state = &self.states[at + 1];
+            confirm(&refusal.to_string(), &state.scop, &state.schedule)
+                .map_err(|why| format!("{why}\n{}", self.with(at + 1)))
+        };
+        let mut kept = self.primitives.len();
+        *said = self.with(kept);
+        match transform::apply_all(self.original, &placed(kept)) {
+            Ok(_) => {}
+            Err((at, Error::Schedule(refusal))) => {
+                let alone = is_alone(&refusal.to_string());
+                if alone {
+                    *counts.entry("refused without instances".into()).or_default() += 1;
+                } else {
+                    confirmed(&refusal, at)?;
+                    *counts.entry("refused with a true counterexample".into()).or_default() += 1;
+                }
+                kept = at;
+                // The primitives before it alone may not form a whole schedule, and where the order was legal with it one of them may
+                // not be without.
+                match transform::apply_all(self.original, &placed(kept)) {
+                    Err((_, Error::Schedule(refusal))) if is_alone(&refusal.reason) => return Ok(None),
+                    Err((at, Error::Schedule(refusal))) if alone => return confirmed(&refusal, at).map(|()| None),
+                    _ => {}
+                }
+            }
+            Err((_, e)) => return Err(format!("{e}\n{}", self.with(kept))),
+        }
+        *said = self.with(kept);
+        *counts.entry("accepted".into()).or_default() += 1;
+        for p in &self.primitives[..kept] {
+            *counts.entry(p.to_string().split(' ').next().unwrap_or("").into()).or_default() += 1;
+        }
+        Ok(Some(said.clone()))
     }
-    compare(said, Some("s"), &expected, counts).map(|why| format!("{why}\n{said}"))
+}
+
+/// Returns true for a refusal that is not about two instances.
+fn is_alone(message: &str) -> bool {
+    let alone = [
+        "several instances of",
+        "has no waves",
+        "only outermost loops may be parallel",
+        "is private to loop",
+        "across tiles of",
+        "belongs to no thread",
+    ];
+    alone.iter().any(|words| message.contains(words))
 }
 
 #[test]
