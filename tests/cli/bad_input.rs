@@ -213,6 +213,7 @@ fn nodes_that_make_no_sense_are_refused() {
         (13, "Range 0 200000000 1", &["MiB"]),
         (13, "Range 0 5 0", &["delta"]),
         (13, "Resize x 0. 1.0/1.0/1.0/10000000.0, mode=linear", &["cannot become"]),
+        (13, "Resize x 0. 1.0/1.0/1.0/-1.0, mode=linear", &["extent 8 cannot become", "scaled by -1"]),
         (13, "Relu x x x", &["3 operands", "1 at most"]),
         (13, "MatMul x x x", &["3 operands"]),
         (13, "PRelu x 1.5/1.5/1.5/1.5/1.5", &["broadcast"]),
@@ -240,6 +241,13 @@ fn nodes_that_make_no_sense_are_refused() {
         let message = refusal(run(&one_node(*opset, text)));
         says(&message, words);
     }
+    let mut model = ModelProto::decode(&one_node(13, "Relu x")[..]).unwrap();
+    let mut again = model.opset_import[0].clone();
+    model.opset_import.push(again.clone());
+    run(&model.encode_to_vec()).unwrap();
+    again.version = 7;
+    model.opset_import.push(again);
+    says(&refusal(run(&model.encode_to_vec())), &["operator sets 13 and 7"]);
     let mut model = ModelProto::decode(&one_node(13, "Shape x")[..]).unwrap();
     model.graph.as_mut().unwrap().output[0].r#type.as_mut().unwrap().tensor_type.as_mut().unwrap().elem_type = 1;
     says(&refusal(run(&model.encode_to_vec())), &["y", "f32", "i64"]);

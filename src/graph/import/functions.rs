@@ -26,7 +26,14 @@ type Key = (String, String, String);
 /// The set of ONNX's own operators that a model uses. One that uses none of them need not say which; `opsets` has those of
 /// nodes from functions, by their first result.
 pub(super) fn declared_opset(model: &ModelProto, graph: &GraphProto, opsets: &HashMap<String, i64>) -> Result<i64> {
-    match model.opset_import.iter().find(|o| o.domain.is_empty()).map(|o| o.version) {
+    let mut declared = model.opset_import.iter().filter(|o| o.domain.is_empty()).map(|o| o.version);
+    let first = declared.next();
+    if let (Some(first), Some(other)) = (first, declared.find(|other| Some(*other) != first)) {
+        return Err(Error::Invalid(format!(
+            "the file imports the operator sets {first} and {other} of ONNX's own operators"
+        )));
+    }
+    match first {
         Some(opset) if (OLDEST_OPSET..=NEWEST_OPSET).contains(&opset) => Ok(opset),
         Some(opset) => Err(Error::Unsupported(format!(
             "operator set {opset}: this importer knows {OLDEST_OPSET} to {NEWEST_OPSET}"

@@ -198,7 +198,10 @@ pub(super) fn upsample(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 fn by_axis(g: &mut Importer, mut x: ValueId, plan: &[Axis], mode: &str, rule: &Rule) -> Result<Vec<ValueId>> {
     for p in plan {
         if p.scale.is_nan() || p.scale <= 0.0 || p.output < 0 || p.output > 1 << 24 || p.input == 0 && p.output > 0 {
-            return Err(Error::Invalid(format!("dimension of extent {} cannot become {}", p.input, p.output)));
+            let Axis { input, output, scale, .. } = p;
+            return Err(Error::Invalid(format!(
+                "dimension of extent {input} cannot become {output}, scaled by {scale}"
+            )));
         }
     }
     if mode == "nearest" {
