@@ -95,7 +95,7 @@ impl Arguments {
 
 pub fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
     let seconds = text.parse().ok().filter(|s| *s > 0.0 && *s <= 86400.0);
-    seconds.ok_or_else(|| "expected seconds, a day at most".into())
+    seconds.ok_or_else(|| "expected seconds, more than 0 and a day at most".into())
 }
 
 /// Measures on request; it took `ready_ms` until the model could run.

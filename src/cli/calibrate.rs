@@ -33,6 +33,10 @@ impl Arguments {
         if !target.runs_on_host() {
             return Err(Error::Unsupported(format!("this processor does not run {}", target.name)));
         }
+        if let Some(path) = &self.output {
+            // Known before a minute is spent on it.
+            file::check_writable(path)?;
+        }
         progress.stage(format!("measuring {} for {} s", target.name, self.seconds));
         let measured = calibrate::measure(&target, self.seconds)?;
         let calibration = Calibration { target: target.name.clone(), machine: measured };

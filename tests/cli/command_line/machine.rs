@@ -57,6 +57,9 @@ fn what_is_measured_can_be_read() {
     let Some(target) = Target::host() else { return };
     let folder = Folder::new("calibrate");
     let file = folder.file("machine.json");
+    // known before it measures for an hour
+    let nowhere = folder.file("nowhere/machine.json");
+    fails(&["calibrate", "--seconds", "3600", "-o", &nowhere], &["cannot write", "nowhere"]);
     assert!(succeeds(&["calibrate", "--seconds", "0.3", "-o", &file]).contains(&target.name));
     let read = Calibration::load(file.as_ref()).unwrap();
     assert_eq!(read.target, target.name);
