@@ -5,7 +5,7 @@ use super::{native, random};
 use crate::codegen::regalloc::allocation::{Allocation, Place, RegisterFile, Step};
 use crate::codegen::regalloc::checker;
 use crate::codegen::vcode::operands::{Class, PerClass};
-use crate::codegen::vcode::{GprOp, Inst, Lane, Operand, VBinary, VType};
+use crate::codegen::vcode::{GprOp, Inst, Lane, Operand, VBinary, VType, text};
 use crate::codegen::{Target, assemble, regalloc};
 use crate::runtime::DType;
 use crate::runtime::executable::Executable;
@@ -223,6 +223,25 @@ fn temporaries_that_share_a_register_are_refused() {
 fn refused(function: &crate::codegen::vcode::Function, wrong: &Allocation, target: &Target, words: &str) {
     let message = checker::check(function, wrong, target).expect_err(words).to_string();
     assert!(message.contains(words), "{message}");
+}
+
+/// A constant may be left out, and what follows it may not.
+#[test]
+fn instructions_that_are_missing_at_the_end_are_refused() {
+    let text = "function f (parallel 1, 2 gpr, 0 vector registers, 0 scratch bytes) {
+        r0 = argument 0
+        r1 = 5
+        store i64 r1, [r0]
+    }";
+    let function = text::parse(text).unwrap().remove(0);
+    for target in [Target::avx2(), Target::neon()] {
+        let mut allocation = regalloc::allocate(&function, &target).unwrap();
+        checker::check(&function, &allocation, &target).unwrap();
+        let first = |step: &Step| matches!(step, Step::Inst { origin: 0, .. });
+        let kept = allocation.steps.iter().position(first).unwrap() + 1;
+        allocation.steps.truncate(kept);
+        refused(&function, &allocation, &target, "it is missing");
+    }
 }
 
 /// The stack pointer and others that the emitter keeps for itself.

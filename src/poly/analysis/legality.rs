@@ -525,6 +525,23 @@ mod tests {
         }
     }
 
+    /// Without a loop around both statements that tells the copies of `t` apart, there is nowhere to put one.
+    #[test]
+    fn private_temporaries_need_their_loops_around_them() {
+        let text = "scop moved { X: f32[4] input; Y: f32[4] output; t: f32[4] temporary;
+            T(m < 4): t[m] = X[m]; U(m < 4): Y[m] = t[m];
+            order band m [serial] T(m), U(m) sequence {T} leaf {U} leaf
+            private t m [serial] T(m), U(m) }";
+        let scop = crate::poly::parse::scop(text).unwrap();
+        assert_eq!(verdict(&scop, &scop.order), "legal");
+        let alone = |id: StatementId| {
+            let rows = vec![Row::serial("m", vec![(id, Affine::var(Var(0)))])];
+            (vec![id], Node::Band(Band { rows, permutable: true }, Box::new(Node::Leaf)))
+        };
+        let apart = Schedule { root: Node::Sequence(scop.ids().map(alone).collect()) };
+        assert!(verdict(&scop, &apart).contains("`t` is private to loop `m`, which does not contain all of its uses"));
+    }
+
     #[test]
     fn malformed_trees_are_refused() {
         let (scop, mut schedule) = matmul();
