@@ -175,7 +175,7 @@ class Tilewright:
     tolerance = 1e-3
     serial = False
     in_process = True
-    has_other = False
+    has_other = has_definition = False
 
 
 class Peer:
@@ -187,6 +187,7 @@ class Peer:
         self.serial = getattr(self.adapter, "SERIAL", False)
         self.in_process = getattr(self.adapter, "IN_PROCESS", True)
         self.has_other = hasattr(self.adapter, "Other")
+        self.has_definition = hasattr(self.adapter, "Definition")
 
     def takes(self, workload):
         return workload["kind"] in self.adapter.KINDS

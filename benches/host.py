@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One peer in a process of its own: `host.py PEER WORKLOAD.json THREADS OUTPUTS [Contestant|Other]`.
+"""One peer in a process of its own: `host.py PEER WORKLOAD.json THREADS OUTPUTS [Contestant|Other|Definition]`.
 
 It speaks like `tilewright bench --interactive`: a first line of JSON when all is ready, then for each line of standard input, a
 number of seconds, one line of JSON with the latencies in ms. The outputs of one run are saved as OUTPUTS/output_0.npy, ...
@@ -20,6 +20,7 @@ An adapter, peers/NAME.py, has
 and, where rounding may matter more than the tolerance,
 
     class Other: ...                 a Contestant that evaluates the same with other roundings, which is not timed
+    class Definition: ...            a Contestant that evaluates the workload as it is written, without optimizations, which is not timed
 
 or, in place of version and Contestant, `command(workload_file, threads, outputs)`: a program that speaks as above by itself.
 """

@@ -16,6 +16,9 @@ from environment import TARGET
 # Outputs may differ by this many times what other roundings change in a peer's own.
 SPREADS = 10
 
+# Where a peer is farther from the workload as it is written than the tolerance, outputs may be this many times as far from that.
+FARTHER = 2
+
 
 class Log:
     """Results of the launches of one contestant on some threads."""
@@ -105,6 +108,28 @@ class Measurement:
             other.close()
         return 0.0 if isinstance(spread, str) else spread
 
+    def by_definition(self, alive, row, seats):
+        """The contestants whose outputs are about as far from the workload as it is written as those of the peer that evaluates it so, which is
+        farther from it than the tolerance; and a sentence with these distances. None where there is no such peer."""
+        name = next((name for name, seat in seats.items() if self.contestants[name].has_definition and seat in alive and seat in self.logs), None)
+        if name is None:
+            return None
+        folder = TARGET / "outputs" / f"{self.workload['name']}.{name}.{row['threads']}.definition"
+        written = self.contestants[name].start(self.workload, row["threads"], folder, "Definition")
+        try:
+            outputs = written.outputs()
+            there = {self.first: (self.first, row["threads"]), **seats}
+            distances = {who: difference(outputs, alive[seat].outputs()) for who, seat in there.items() if seat in alive and seat in self.logs}
+        finally:
+            written.close()
+        own = distances[name]
+        tolerance = max(self.contestants[name].tolerance, self.workload.get("tolerance", 0))
+        if isinstance(own, str) or not tolerance < own < math.inf:
+            return None
+        near = [who for who, distance in distances.items() if not isinstance(distance, str) and distance <= FARTHER * own]
+        said = ", ".join(f"{who} by {distances[who]:.2g}" for who in near)
+        return near, f"ill-conditioned: outputs differ from those of the graph as it is written, without optimizations, in parts of the largest value: {said}"
+
     def compare_outputs(self, alive):
         """Stops the rows in which no other agrees with the first; one that differs where another agrees leaves by itself."""
         for row in list(self.rows.values()):
@@ -119,6 +144,14 @@ class Measurement:
                     except Failure as failure:
                         self.leave(seat, str(failure))
             differing = {name: gap for name, gap in gaps.items() if gap}
+            try:
+                judged = self.by_definition(alive, row, seats) if differing else None
+            except Failure:
+                judged = None
+            if judged and self.first in judged[0]:
+                row["notes"].append(judged[1])
+                differing = {name: gap for name, gap in differing.items() if name not in judged[0]}
+                gaps = {self.first: "", **gaps}
             if differing and len(differing) == len(gaps):
                 said = "; ".join(f"from {name}'s {gap}" for name, gap in differing.items())
                 row["error"] = f"outputs of {self.first} differ {said}; not timed"

@@ -9,10 +9,12 @@ def version():
 
 
 class Contestant:
-    def __init__(self, workload, threads):
+    def __init__(self, workload, threads, optimized=True):
         import numpy
         import onnxruntime
         options = onnxruntime.SessionOptions()
+        if not optimized:
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.intra_op_num_threads = threads
         options.log_severity_level = 3
         self.session = onnxruntime.InferenceSession(workload["path"], options, providers=["CPUExecutionProvider"])
@@ -23,3 +25,9 @@ class Contestant:
 
     def outputs(self):
         return self.session.run(None, self.arrays)
+
+
+class Definition(Contestant):
+    """The graph as the file has it: integers are made and unmade between all nodes."""
+    def __init__(self, workload, threads):
+        super().__init__(workload, threads, optimized=False)

@@ -18,7 +18,7 @@ OPTIONS = types.SimpleNamespace(launches=2, rounds=2, seconds=0.01)
 
 class Fake:
     tolerance, in_process = 1e-3, True
-    spread = None
+    spread = definition = None
 
     def __init__(self, name, mode="good", ms=5.0, serial=False):
         self.name, self.mode, self.ms, self.serial, self.starts = name, mode, ms, serial, []
@@ -27,10 +27,14 @@ class Fake:
     def has_other(self):
         return self.spread is not None
 
+    @property
+    def has_definition(self):
+        return self.definition is not None
+
     def start(self, workload, threads, folder, which="Contestant"):
         self.starts.append(threads)
         process = contestants.Process([sys.executable, str(FAKE), str(self.ms), self.mode], folder)
-        process.outputs = lambda: [1.0 + (self.mode == "wrong") + (self.spread if which == "Other" else 0.0)]
+        process.outputs = lambda: [self.definition if which == "Definition" else 1.0 + (self.mode == "wrong") + (self.spread if which == "Other" else 0.0)]
         return process
 
     def detail(self, workload, threads):
@@ -63,6 +67,18 @@ class Rows(unittest.TestCase):
             row, = run(Fake("ours", "wrong"), theirs)
             self.assertEqual("error" in row, stops, row)
             self.assertEqual(len(row["notes"]), not stops)
+
+    def test_outputs_as_far_from_the_definition_as_those_of_its_peer_are_noted(self):
+        # ours is 2, theirs 1: beside 1.6 both are as far, beside 1.2 and 1.0005 theirs is much nearer, or near enough.
+        for definition, stops in [(1.6, False), (1.2, True), (1.0005, True)]:
+            theirs, third = Fake("theirs"), Fake("third")
+            theirs.definition = definition
+            row, = run(Fake("ours", "wrong"), theirs, third)
+            self.assertEqual("error" in row, stops, row)
+            self.assertEqual(list(row["ratios"]), [] if stops else ["theirs", "third"])
+            self.assertEqual(len(row["notes"]), not stops)
+            if not stops:
+                self.assertIn("ours by 0.4, theirs by 0.6, third by 0.6", row["notes"][0])
 
     def test_one_peer_that_differs_where_another_agrees_is_left_out(self):
         row, = run(Fake("ours"), Fake("theirs", "wrong"), Fake("good"))
