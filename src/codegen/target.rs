@@ -84,6 +84,11 @@ impl Target {
         self.isa == Isa::Avx512 && self.features.contains(Features::AVX512VBMI)
     }
 
+    /// Returns true if an instruction rounds f32 to bf16.
+    pub fn narrows_to_bf16(&self) -> bool {
+        self.isa == Isa::Avx512 && self.features.contains(Features::AVX512BF16)
+    }
+
     /// Instructions that move a vector of `lanes` elements of `bytes` bytes each, neighbours `distance` elements apart, by whole
     /// vectors and permutations; `None` where each lane is moved on its own.
     pub fn close_moves(&self, distance: i64, bytes: usize, lanes: usize, store: bool) -> Option<i64> {

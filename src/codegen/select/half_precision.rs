@@ -9,7 +9,7 @@ use crate::codegen::select::state::Selector;
 use crate::codegen::select::state::Val;
 use crate::codegen::vcode::{Lane, ShiftOp, VBinary, VUnary};
 use crate::expr::CompareOp;
-use crate::runtime::{DType, Features};
+use crate::runtime::DType;
 
 impl Selector<'_> {
     /// Bits from memory (lanes of i32) to the value.
@@ -41,7 +41,7 @@ impl Selector<'_> {
     }
 
     fn value_to_bf16(&mut self, value: Val) -> Val {
-        if self.target.features.contains(Features::AVX512BF16) {
+        if self.target.narrows_to_bf16() {
             return self.vector_unary(VUnary::NarrowBf16, Val { lane: Lane::I32, ..value });
         }
         let bits = Val { lane: Lane::I32, ..value };

@@ -222,6 +222,10 @@ fn stores_round_to_bf16_once() {
     // A rounded value that is read too is rounded once, for both.
     let (narrowed, stored) = rounded("cast f32(cast bf16((cast f32(A[v]) + X[v])))");
     assert!(narrowed > 0 && stored == 0, "{narrowed} roundings, {stored} stores that round");
+    // Vectors of 256 bits have instructions of AVX2 alone, whatever the processor has beside it.
+    let narrow = Target::avx2().with_feature("avx512bf16").unwrap();
+    let functions = lower(&parse::nest(&text("X[v]")).unwrap(), &narrow).unwrap();
+    assert_eq!(number_of(&functions, |i| matches!(i, Inst::VUnary { op: VUnary::NarrowBf16, .. })), 0);
 }
 
 #[test]
