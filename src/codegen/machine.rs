@@ -258,6 +258,8 @@ machine! {
         "cycles", "Inverses of a vector of f32 and of f64, by Newton's iteration", "Probe of inverses on AVX-512; others divide";
     quotient_cycles f64 = 2.0;
         "cycles", "Quotients of a vector by known inverses", "Probe of quotients on AVX-512; others divide";
+    lookup_cycles [f64; 2] = [10.0, 2.0], [4.5, 2.0], [4.5, 2.0];
+        "cycles", "As many bytes as a vector has lanes of f32, by a table of 256: by shuffles of 16, and by permutations of registers", "Loop over 16 KiB on Zen 4; NEON unmeasured";
     root_cycles [f64; 2] = [12.0, 7.5];
         "cycles", "Square roots of a vector of f32, by the divider and by an inverse", "Probe of roots on AVX-512; others have the divider";
     load_latency usize = 5, 5, 4;

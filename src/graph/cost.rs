@@ -230,8 +230,7 @@ fn arithmetic(op: &Op, operands: &[Operand], result: &TensorType, target: &Targe
         Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } | Op::Lookup => {
             2.0 * vector_ns(result.elements(), 1.0)
         }
-        // lanes of 8 bits: by permutations of whole registers, or of 16 bytes each
-        Op::Table => vector_ns(result.elements(), if target.permutes_bytes() { 2.0 } else { 4.5 }),
+        Op::Table => vector_ns(result.elements(), machine.lookup_cycles[usize::from(target.permutes_bytes())]),
         Op::ScatterElements { .. } | Op::ScatterNd { .. } => {
             let updates = operands.get(2).map_or(0, |o| o.ty.elements());
             vector_ns(input, 1.0) + machine.scatter_ns * updates as f64
