@@ -7,6 +7,7 @@
 //! that reorders instructions itself does not gain: its code stays in the order of selection.
 
 use crate::codegen::Target;
+use crate::codegen::regalloc::liveness::{Liveness, Loop};
 use crate::codegen::target::Isa;
 use crate::codegen::vcode::operands::{Access, Class, PerClass};
 use crate::codegen::vcode::{Addr, Function, Inst};
@@ -24,10 +25,14 @@ pub fn schedule_loops(function: &mut Function, target: &Target) {
     if target.isa != Isa::Neon {
         return;
     }
-    for block in blocks(&function.insts) {
+    let blocks = blocks(&function.insts);
+    // What has no live ranges is refused by allocation, with the reason.
+    let live = (!blocks.is_empty()).then(|| Liveness::compute(function).ok()).flatten();
+    for block in blocks {
         let reserved = usize::from(!function.insts[block.clone()].iter().all(is_one_instruction));
-        let limit = PerClass { gpr: GPRS, vector: target.vector_registers - reserved };
         let shared = shared_registers(&function.insts, &block);
+        let beside = reserved + live.as_ref().map_or(0, |live| live_beside(live, &block, &shared));
+        let limit = PerClass { gpr: GPRS, vector: target.vector_registers.saturating_sub(beside) };
         let order = Block::new(&function.insts[block.clone()], target, &shared).order(limit);
         let ordered: Vec<Inst> = order.into_iter().map(|i| function.insts[block.start + i].clone()).collect();
         function.insts[block].clone_from_slice(&ordered);
@@ -84,6 +89,15 @@ fn shared_registers(insts: &[Inst], block: &Range<usize>) -> HashMap<Register, b
         });
     }
     shared
+}
+
+/// Vector registers that are live throughout the loop of a block, which does not mention them.
+fn live_beside(live: &Liveness, block: &Range<usize>, shared: &HashMap<Register, bool>) -> usize {
+    let around = |l: &Loop| (l.start as usize) < block.start && block.end <= l.end as usize;
+    let Some(innermost) = live.loops.iter().rposition(around) else { return 0 };
+    let mentioned: Vec<u32> = shared.keys().map(|&(class, r)| live.values.value(class, r)).collect();
+    let vectors = live.heads[innermost].iter().filter(|&v| live.values.class(v) == Class::Vector);
+    vectors.filter(|v| !mentioned.contains(v)).count()
 }
 
 /// A block and the dependences between its instructions, which have positions.

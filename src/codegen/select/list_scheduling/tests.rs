@@ -34,6 +34,29 @@ fn loads_stand_before_what_waits_for_them() {
     assert_eq!(lines.len(), 5);
 }
 
+/// Registers that the loop leaves alone are in use all the same: loads wait for others.
+#[test]
+fn registers_that_live_beside_a_loop_are_counted() {
+    let loads: Vec<String> = (0..12).map(|i| format!("v{i} = load f32x4 f32 [r0 + {}]", 16 * i)).collect();
+    let uses: Vec<String> = (0..12).map(|i| format!("store f32x4 f32 v{i}, [r0 + {}]", 1024 + 16 * i)).collect();
+    let body = loads.iter().zip(&uses).map(|(l, u)| format!("{l}\n {u}")).collect::<Vec<_>>().join("\n ");
+    let loads_before_the_first_use = |beside: usize| {
+        let before: String =
+            (0..beside).map(|i| format!("v{} = load f32x4 f32 [r0 + {}]\n ", 20 + i, 16 * i)).collect();
+        let after: String = (0..beside).map(|i| format!("store f32x4 f32 v{}, [r1 + {}]\n ", 20 + i, 16 * i)).collect();
+        let text = format!(
+            "function f (parallel 1, 4 gpr, 64 vector registers, 0 scratch bytes) {{\n r0 = argument 0\n r1 = argument 1\n r2 = 8\n \
+             {before} loop r2 {{\n {body}\n }}\n {after}}}\n"
+        );
+        let mut function = text::parse(&text).unwrap_or_else(|e| panic!("{e}")).remove(0);
+        schedule_loops(&mut function, &Target::neon());
+        let start = function.insts.iter().position(|i| matches!(i, Inst::LoopStart { .. })).unwrap();
+        function.insts[start..].iter().take_while(|i| !i.writes_memory()).filter(|i| i.lanes().is_some()).count()
+    };
+    assert!(loads_before_the_first_use(0) > 4);
+    assert_eq!(loads_before_the_first_use(30), 2);
+}
+
 #[test]
 fn code_of_processors_that_reorder_stays() {
     for target in [Target::avx2(), Target::avx512()] {
