@@ -207,6 +207,20 @@ fn words_that_the_decoder_leaves_open_are_checked() {
 
 #[test]
 fn wrong_operand_orders_are_refused() {
+/// An instruction that saturates its sums differs from one that wraps only at the ends of the type.
+#[test]
+fn saturating_sums_are_told_from_wrapping_ones() {
+    let file = built_in_file().unwrap();
+    for (name, from, to) in [("vpdpbusd", "W0 50", "W0 51"), ("vpdpwssd", "W0 52", "W0 53")] {
+        let row = file.instructions.iter().find(|i| i.name.text == name).unwrap().to_string();
+        let rows = parse("mine.tile", &row.replacen(name, "mine", 1).replace(from, to)).unwrap();
+        if rows[0].runs_on_host() {
+            let error = rows[0].check_on_host().unwrap_err().to_string();
+            assert!(error.contains("the code of `mine` does not do what its semantics say"), "{error}");
+        }
+    }
+}
+
     let swapped = [("vvvv = A, rm = B", "vvvv = B, rm = A")];
     // u8 and i8 are not exchanged; sums of differences are symmetric.
     says(refusal("vpmaddubsw_sum", &swapped), &["the code of `vpmaddubsw_sum` does not do", "A = [", "B = ["]);

@@ -1,11 +1,12 @@
 //! The check of a row against this processor: its code runs on data, and must give what its semantics give.
 //!
-//! Integers are extreme and random; floats are small integers, whose sums are exact, then random. Integers and sums of small
+//! Integers are extreme, random, and at the ends of their types; floats are small integers, whose sums are exact, then random. Integers and sums of small
 //! integers are equal; random floats differ by at most 2(n + 1)·u·(|c| + Σ|term|), the bound of a sum of n terms in any order
 //! (Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2), where u is half a unit in the last place.
 
 use crate::codegen::instruction::{Encoding, SumOrder, TILE_ROW_BYTES, TILE_ROWS, TILES, TensorInstruction};
 use crate::expr::Var;
+use crate::expr::narrow::dtype_range;
 use crate::expr::scalar::Value;
 use crate::runtime::executable::Executable;
 use crate::runtime::{DType, Error, Features, Result, Tensor};
@@ -18,7 +19,8 @@ const REGISTERS: usize = 8;
 
 /// The data of the trials whose results are exact.
 fn exact_trials() -> impl Iterator<Item = Data> {
-    [0x00, 0x80, 0x7f, 0xff].map(Data::Extreme).into_iter().chain((0..ROUNDS).map(Data::Integers))
+    let bytes = [0x00, 0x80, 0x7f, 0xff].map(Data::Extreme).into_iter();
+    bytes.chain((0..ROUNDS).map(Data::Integers)).chain((0..ROUNDS).map(Data::Ends))
 }
 
 /// The kind of the data of a trial.
@@ -28,6 +30,8 @@ enum Data {
     Extreme(u8),
     /// Random bits of integers; floats from -8 to 8 without a fraction.
     Integers(u64),
+    /// Integers at random among the least and the greatest of their type, 0, and their neighbours, so that sums leave the type; floats as above.
+    Ends(u64),
     /// Random bits of integers; floats of many exponents.
     Reals(u64),
 }
@@ -222,10 +226,20 @@ fn elements(dtype: DType, count: i64, data: Data, operand: u64) -> Vec<u8> {
             let words = random(DType::U64, seed, u64::MAX);
             words.chunks_exact(8).flat_map(|word| word[..dtype.bytes()].to_vec()).collect()
         }
+        Data::Ends(seed) if !dtype.is_float() => ends(&random(DType::U64, seed, 7), dtype),
         Data::Reals(seed) => scattered(&random(DType::U64, seed, u64::MAX), dtype),
         Data::Extreme(seed) => small(&random(DType::U64, seed.into(), 17), dtype),
-        Data::Integers(seed) => small(&random(DType::U64, seed, 17), dtype),
+        Data::Integers(seed) | Data::Ends(seed) => small(&random(DType::U64, seed, 17), dtype),
     }
+}
+
+/// Numbers of 0..7 as numbers at the ends of an integer type and beside 0.
+fn ends(words: &[u8], dtype: DType) -> Vec<u8> {
+    // The greatest number of u64 has all bits set.
+    let (least, greatest) = dtype_range(dtype).unwrap_or((0, -1));
+    let numbers = [least, least.wrapping_add(1), -1, 0, 1, greatest.wrapping_sub(1), greatest];
+    let number = |word: &[u8]| numbers[word[0] as usize].to_le_bytes()[..dtype.bytes()].to_vec();
+    words.chunks_exact(8).flat_map(number).collect()
 }
 
 /// Numbers of 0..17 as floats in -8..=8.
