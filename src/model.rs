@@ -494,7 +494,7 @@ impl Model {
         compiled.module = compiled.module.with_bounds(bound.bounds.clone())?;
         compiled.report.add_absent(&bound.absent);
         if let (Source::Onnx(model), None) = (&self.source, &bound.bounds) {
-            compiled.report.warnings = model.warnings(graph);
+            compiled.report.warnings.extend(model.warnings(graph));
         }
         Ok(compiled)
     }

@@ -115,6 +115,7 @@ pub fn compile_sharing(
         folded: steps.folded,
         aliases: steps.aliases,
         cached_kernels,
+        warnings: options.unused_instructions(&target),
         ..Report::of_module(&source.name, &module)
     };
     Ok(Compilation { module, report, kernels })

@@ -187,16 +187,30 @@ impl Target {
         Target::new("aarch64-neon", Isa::Neon, [16, 32], Features::NEON)
     }
 
-    /// The target with those of `rows` in place of its tensor instructions that it can run: it has their features, and its vector
-    /// registers are as wide as theirs, whose code can name them all, unless they work on tile registers.
+    /// The target with those of `rows` in place of its tensor instructions that it can run.
     pub fn with_instructions<'a>(mut self, rows: impl IntoIterator<Item = &'a TensorInstruction>) -> Target {
-        let fits = |row: &&TensorInstruction| {
-            let names_all = self.vector_bytes < 64 || !row.has_vex();
-            let vectors = row.vector_bytes() == self.vector_bytes && names_all;
-            self.features.contains(row.features) && (row.is_tile() || vectors)
-        };
-        self.instructions = rows.into_iter().filter(fits).cloned().collect();
+        self.instructions = rows.into_iter().filter(|row| self.misfit(row).is_none()).cloned().collect();
         self
+    }
+
+    /// Why the target does not run a row: it lacks its features, or, unless the row works on tile registers, its vector registers are not as wide
+    /// as those of the row, or not all of them can be named by the row's code.
+    pub fn misfit(&self, row: &TensorInstruction) -> Option<String> {
+        let (name, missing) = (row.name, row.features.without(self.features));
+        if !missing.is_empty() {
+            return Some(format!("`{name}` needs {}, which {} lacks", missing.names().join(" "), self.name));
+        }
+        if row.is_tile() {
+            return None;
+        }
+        let (bits, own) = (8 * row.vector_bytes(), 8 * self.vector_bytes);
+        if bits != own {
+            return Some(format!("`{name}` works on vectors of {bits} bits, and {} has those of {own}", self.name));
+        }
+        let named = self.vector_bytes < 64 || !row.has_vex();
+        (!named).then(|| {
+            format!("the code of `{name}` can name 16 registers, and {} has {}", self.name, self.vector_registers)
+        })
     }
 
     /// The target with the features of those of `rows` that this processor has.

@@ -160,6 +160,12 @@ impl Options {
         }
         Ok(target)
     }
+
+    /// A sentence for each tensor instruction of the options that `target` does not run.
+    pub(crate) fn unused_instructions(&self, target: &Target) -> Vec<String> {
+        let misfits = self.instructions.iter().filter_map(|row| target.misfit(row));
+        misfits.map(|why| format!("an instruction is not used: {why}")).collect()
+    }
 }
 
 /// Memory and work that compiling and running may take; beyond a limit they end with [`Error::Limit`], which says the amount

@@ -92,6 +92,7 @@ pub fn compile(source: &ProgramSource, options: &Options) -> Result<Compilation>
         stages: clock.stages,
         compile_ms: start.elapsed().as_secs_f64() * 1e3,
         kernels,
+        warnings: options.unused_instructions(&target),
         ..Report::of_module(&lowered.name, &module)
     };
     Ok(Compilation { module, report, kernels: vec![Arc::new(kernel)] })

@@ -8,8 +8,8 @@
 
 use crate::codegen::instruction::{Form, InstructionName, MATRIX_SIDE, Operand, Part, TILE_ROWS, TensorInstruction};
 use crate::expr::{Access, BinaryOp, Index, Var};
-use crate::poly::analysis::access::{Along, Reference};
-use crate::poly::instruction::{Mismatch, MismatchPart, Pairing, mismatch};
+use crate::poly::analysis::access::{Along, Reference, references};
+use crate::poly::instruction::{Mismatch, MismatchPart, Pairing, is_fma, mismatch};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
 use crate::runtime::DType;
@@ -124,6 +124,37 @@ pub fn match_grouped(
             _ => Sums::Vector,
         },
     })
+}
+
+/// The mismatch of a statement with rows of fused products and sums, `why`, or that of another row where more of the statement fits it:
+/// of rows whose types a sum reads, or else of others.
+pub fn closest(why: Mismatch, rows: &[TensorInstruction], scop: &Scop, id: StatementId, lane: Var) -> Mismatch {
+    let s = scop.statement(id);
+    if s.reduce != Some(BinaryOp::Add) {
+        return why;
+    }
+    let references = references(scop, id);
+    let reads = || references.iter().filter_map(|r| r.access.as_ref());
+    let read = |o: &Operand| reads().any(|a| scop.tensor(a.buffer).dtype == o.dtype);
+    let dtype = scop.tensor(s.target).dtype;
+    let summed = || (0..s.iterators.len() as u32).map(Var).filter(|&v| !s.writes_along(v));
+    let mut best: Option<(bool, Mismatch)> = None;
+    for row in rows.iter().filter(|row| row.operands[0].dtype == dtype && !is_fma(row)) {
+        let types = row.operands[1..].iter().all(read);
+        for group in summed() {
+            let Err(e) = match_grouped(row, scop, id, &references, [lane, group]) else {
+                let reason = format!("`{}` computes it and is not chosen", row.name);
+                return Mismatch { part: MismatchPart::Operand, reason };
+            };
+            if best.as_ref().is_none_or(|b| (b.0, b.1.part) < (types, e.part)) {
+                let named = e.reason.contains(row.name.as_str());
+                let reason = if named { e.reason } else { format!("{}, for `{}`", e.reason, row.name) };
+                best = Some((types, Mismatch { reason, ..e }));
+            }
+        }
+    }
+    let nearer = |m: &Mismatch| m.part > why.part || why.part == MismatchPart::Table;
+    best.map(|b| b.1).filter(nearer).unwrap_or(why)
 }
 
 /// Returns true for one term of whole elements.

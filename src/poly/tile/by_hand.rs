@@ -5,6 +5,7 @@
 
 use crate::codegen::Target;
 use crate::poly::analysis::operation_count::flops_of_instance;
+use crate::poly::instruction::group::closest;
 use crate::poly::instruction::{match_stored, select_by};
 use crate::poly::packing::Packing;
 use crate::poly::schedule::{Row, RowKind, Schedule, TimeDimension};
@@ -63,6 +64,6 @@ fn phase(tiled: &Tiled, scop: &Scop, id: StatementId, target: &Target) -> PhaseR
     let matched = |i: &_| match_stored(i, scop, &tiled.packings, id, lane);
     match select_by(&target.instructions, scop, id, matched) {
         Ok(instruction) => PhaseReport { instruction: Some(instruction.to_string()), ..report },
-        Err(why) => PhaseReport { mismatch: why.reason, ..report },
+        Err(why) => PhaseReport { mismatch: closest(why, &target.instructions, scop, id, lane).reason, ..report },
     }
 }

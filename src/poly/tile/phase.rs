@@ -9,7 +9,7 @@ use crate::expr::{Affine, Var};
 use crate::poly::analysis::access::{Along, operations, references};
 use crate::poly::analysis::lanes::lane_bytes;
 use crate::poly::instruction;
-use crate::poly::instruction::group::Grouped;
+use crate::poly::instruction::group::{Grouped, closest};
 use crate::poly::instruction::{Mismatch, MismatchPart};
 use crate::poly::packing::Packing;
 use crate::poly::schedule::{Band, Node, Row, RowKind};
@@ -446,7 +446,11 @@ impl Phase<'_> {
             rows.iter().map(|r| if r.tile > 1 { format!("{}/{}", r.name, r.tile) } else { r.name.clone() }).collect();
         let lane = block.vector.map(|v| v.0);
         let matched = match lane {
-            Some(lane) => instruction::select(&self.target.instructions, self.scop, dominant, lane),
+            Some(lane) => {
+                let rows = &self.target.instructions;
+                let of_fused = instruction::select(rows, self.scop, dominant, lane);
+                of_fused.map_err(|why| closest(why, rows, self.scop, dominant, lane))
+            }
             None => {
                 let reason = format!("`{}` has no iterator that a vector may run along", s.name);
                 Err(Mismatch { part: MismatchPart::Body, reason })
