@@ -70,6 +70,45 @@ fn built_in_rows_of_aarch64_do_what_they_declare() {
     assert!(rows[0].judge(&wrong).is_err());
 }
 
+/// Rows of a user for AArch64 that are not built in, run by the emulator: what they declare, and one that does something else.
+#[test]
+fn other_rows_of_aarch64_do_what_they_declare() {
+    let text = "instruction distances needs neon {
+            acc i32(4) C in vector
+            read i32 A broadcast from -1000 to 1000
+            read i32(4) B in vector from -1000 to 1000
+            C(j) += abs(A - B(j))
+            encode \"0100 1110 101 m:5 011111 n:5 d:5\" d = C, n = A, m = B
+        }
+        instruction minima needs neon {
+            acc i32(4) C in vector
+            read i32 A broadcast
+            read i32(4) B in vector
+            temporary t
+            C(j) += min(A, B(j))
+            encode \"0100 1110 101 m:5 011011 n:5 d:5\" d = t, n = A, m = B
+            encode \"0100 1110 101 m:5 100001 n:5 d:5\" d = C, n = C, m = t
+        }
+        instruction doubles needs neon {
+            acc i32(4) C in vector
+            read i32(4) B in vector from -8 to 7
+            constant i32 two = 2
+            C(j) += B(j) * 2
+            encode \"0100 1110 101 m:5 100101 n:5 d:5\" d = C, n = two, m = B
+        }";
+    let right = parse("mine.tile", text).unwrap();
+    // Differences of numbers without a sign.
+    let wrong = parse("mine.tile", &text.replace("0100 1110 101 m:5 011111", "0110 1110 101 m:5 011111")).unwrap();
+    let rows: Vec<&TensorInstruction> = right.iter().chain(&wrong[..1]).collect();
+    let all: Vec<emulator::Job> = rows.iter().flat_map(|row| jobs(row)).collect();
+    let Some(results) = emulator::run("others", &all) else { return };
+    let mut results = results.into_iter();
+    for (n, row) in rows.iter().enumerate() {
+        let of_row: Vec<_> = results.by_ref().take(row.trials().len()).map(|both| both[0].clone()).collect();
+        assert_eq!(row.judge(&of_row).is_ok(), n < right.len(), "{}", row.name);
+    }
+}
+
 /// `a + b` rounded to odd: towards zero, and the last bit is set where the result is inexact.
 fn sum_to_odd(a: f32, b: f32) -> f32 {
     let (a, b) = (f64::from(a), f64::from(b));
@@ -168,6 +207,20 @@ fn wrong_semantics_are_refused_with_the_values() {
     says(refusal("vpmadd52luq", &[("4503599627370495", "9007199254740991")]), &["`vpmadd52luq`", "element", "`C`"]);
 }
 
+/// An instruction that saturates its sums differs from one that wraps only at the ends of the type.
+#[test]
+fn saturating_sums_are_told_from_wrapping_ones() {
+    let file = built_in_file().unwrap();
+    for (name, from, to) in [("vpdpbusd", "W0 50", "W0 51"), ("vpdpwssd", "W0 52", "W0 53")] {
+        let row = file.instructions.iter().find(|i| i.name.text == name).unwrap().to_string();
+        let rows = parse("mine.tile", &row.replacen(name, "mine", 1).replace(from, to)).unwrap();
+        if rows[0].runs_on_host() {
+            let error = rows[0].check_on_host().unwrap_err().to_string();
+            assert!(error.contains("the code of `mine` does not do what its semantics say"), "{error}");
+        }
+    }
+}
+
 #[test]
 fn wrong_encodings_are_refused() {
     // The high half of the product: the same operands, the same feature.
@@ -189,6 +242,16 @@ fn words_that_the_decoder_leaves_open_are_checked() {
     let row = file.instructions.iter().find(|i| i.name.text == "bfmmla").unwrap().to_string();
     let text = row.replacen("bfmmla", "mine", 1);
     assert_eq!(parse("mine.tile", &text).unwrap().len(), 1);
+    // By element of 16 bits a register has four bits, and the fifth one of the field is part of the element's number.
+    let lanes = "instruction mine needs fp16 {
+        acc f16(8) C in vector
+        read f16(8) A in vector
+        read f16(8) B in vector
+        C(j) += A(j) * B(j)
+        encode \"0100 1111 000 m:5 000100 n:5 d:5\" d = C, n = A, m = B
+    }";
+    let error = parse("mine.tile", lanes).unwrap_err().to_string();
+    assert!(error.contains("but the row puts") && error.contains("into its fields"), "{error}");
     let pattern = "\"0110 1110 010 m:5 111011 n:5 d:5\"";
     for (from, to, message) in [
         ("needs bf16", "needs i8mm", "needs bf16, which the row does not name"),
@@ -207,20 +270,6 @@ fn words_that_the_decoder_leaves_open_are_checked() {
 
 #[test]
 fn wrong_operand_orders_are_refused() {
-/// An instruction that saturates its sums differs from one that wraps only at the ends of the type.
-#[test]
-fn saturating_sums_are_told_from_wrapping_ones() {
-    let file = built_in_file().unwrap();
-    for (name, from, to) in [("vpdpbusd", "W0 50", "W0 51"), ("vpdpwssd", "W0 52", "W0 53")] {
-        let row = file.instructions.iter().find(|i| i.name.text == name).unwrap().to_string();
-        let rows = parse("mine.tile", &row.replacen(name, "mine", 1).replace(from, to)).unwrap();
-        if rows[0].runs_on_host() {
-            let error = rows[0].check_on_host().unwrap_err().to_string();
-            assert!(error.contains("the code of `mine` does not do what its semantics say"), "{error}");
-        }
-    }
-}
-
     let swapped = [("vvvv = A, rm = B", "vvvv = B, rm = A")];
     // u8 and i8 are not exchanged; sums of differences are symmetric.
     says(refusal("vpmaddubsw_sum", &swapped), &["the code of `vpmaddubsw_sum` does not do", "A = [", "B = ["]);
@@ -367,4 +416,85 @@ fn rows_of_a_file_are_matched_and_obeyed() {
         }
         assert!(used >= 8, "`{row}` in {used} of 12 programs");
     }
+}
+
+/// `vpmaddubsw` saturates sums of pairs: the row is exact for the numbers of its range, and for no wider range.
+#[test]
+fn a_range_is_what_the_code_computes_exactly() {
+    let row = built_in_file().unwrap().instructions.into_iter().find(|i| i.name.text == "vpmaddubsw_of_4_bits_ymm");
+    let text = row.unwrap().to_string();
+    for (from, to, refused) in [("to 15", "to 128", false), ("to 15", "to 129", true), ("= 1\n", "= 2\n", true)] {
+        assert!(text.contains(from), "{text}");
+        let rows =
+            parse("range.tile", &text.replacen(from, to, 1).replace("vpmaddubsw_of_4_bits_ymm", "mine")).unwrap();
+        if !rows[0].runs_on_host() {
+            return;
+        }
+        let error = rows[0].check_on_host().err().map(|e| e.to_string());
+        assert_eq!(error.is_some(), refused, "{to}: {error:?}");
+        assert!(error.is_none_or(|e| e.contains("does not do what its semantics say")));
+    }
+}
+
+/// The report of a program that is compiled for `target` with the rows of `text`.
+fn report(program: &str, text: &str, target: Target) -> tilewright::Report {
+    let instructions: Arc<[TensorInstruction]> = parse("mine.tile", text).unwrap().into();
+    let options = Options { target: Some(target), instructions, ..Options::default() };
+    let file = File::parse("program.tile", program).unwrap();
+    Model::from_program(file, Some("f"), None).unwrap().compile_module(&options).unwrap().1
+}
+
+/// A row that the target does not run, and one that computes nothing of the program, have a reason in the report.
+#[test]
+fn rows_that_are_not_used_have_a_reason() {
+    let program = "def f(u8(M,K) A, u8(K,N) B) -> (C) { sizes S { M = 8, N = 64, K = 64 }
+        C(m,n) +=! abs(i64(A(m,k)) - i64(B(k,n))) }";
+    let lanes = USER.replace("avx512f avx512bw", "avx2").replace("EVEX.512", "VEX.256").replace("W1 D4", "WIG D4");
+    let lanes = lanes.replace("i64(8) C", "i64(4) C").replace("u8(8, 8)", "u8(4, 8)");
+    let (sad, _) = lanes.split_once("# A pair").unwrap();
+    let wide = report(program, sad, Target::avx512());
+    let reason =
+        "an instruction is not used: `vpsadbw_sum` works on vectors of 256 bits, and x86-64-avx512 has those of 512";
+    assert_eq!(wide.warnings, [reason]);
+    let narrow = report(program, sad, Target::avx2());
+    assert!(narrow.warnings.is_empty(), "{narrow}");
+    assert!(narrow.to_string().contains("vector n; vpsadbw_sum"), "{narrow}");
+    let (_, ifma) = USER.split_once("# The low 52").unwrap();
+    let lacking = report(program, &format!("# {ifma}"), Target::avx512());
+    assert!(lacking.warnings[0].contains("`vpmadd52luq` needs avx512ifma, which x86-64-avx512 lacks"), "{lacking}");
+    let other = program.replace("abs(i64(A(m,k)) - i64(B(k,n)))", "i64(A(m,k)) * i64(B(k,n))");
+    let other = report(&other, sad, Target::avx2());
+    let reason = "no tensor instruction: the body of `C_update` is not that of `vpsadbw_sum`";
+    assert!(other.to_string().contains(reason), "{other}");
+    let words = program.replace("i64(", "i16(");
+    let (pairs, _) = USER.split_once("# The low 52").unwrap();
+    let words = report(&words, pairs, Target::avx512());
+    let reason = "no tensor instruction: `vpmaddubsw_sum` does not sum two operands, each for a lane or for all lanes";
+    assert!(words.to_string().contains(reason), "{words}");
+}
+
+/// Lanes above the accumulator stay as they are.
+#[test]
+fn code_that_changes_more_than_the_accumulator_is_refused() {
+    let text = "instruction mine needs avx2 {
+        acc i32(8) C in vector
+        read i32(8) B in vector
+        constant i32 one = 1
+        temporary t
+        C(j) += B(j) + 1
+        encode \"VEX.256.66.0F.WIG FE /r\" reg = t, vvvv = B, rm = one
+        encode \"VEX.256.66.0F.WIG FE /r\" reg = C, vvvv = C, rm = t
+    }";
+    let few = text.replace("i32(8)", "i32(4)");
+    for (text, error) in [(text, None), (&*few, Some("element 4 of `C` becomes 1, not 0, and `C` has only 4 elements"))]
+    {
+        let rows = parse("mine.tile", text).unwrap();
+        if rows[0].runs_on_host() {
+            let found = rows[0].check_on_host().err().map(|e| e.to_string());
+            assert!(found.as_deref().map_or(error.is_none(), |f| error.is_some_and(|e| f.contains(e))), "{found:?}");
+        }
+    }
+    let idle = text.replace("reg = C, vvvv = C, rm = t", "reg = t, vvvv = C, rm = t");
+    let error = parse("mine.tile", &idle).unwrap_err().to_string();
+    assert!(error.contains("no encoding writes the accumulator `C`"), "{error}");
 }

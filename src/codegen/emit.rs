@@ -500,9 +500,10 @@ where
 
     /// A tensor instruction: the code of its row.
     fn tensor_inst(&mut self, inst: &Inst) -> Result<bool> {
-        let Inst::VTensor { acc, row, a, b, .. } = *inst else { return Ok(false) };
+        let Inst::VTensor { acc, row, a, b, constant, .. } = *inst else { return Ok(false) };
         let row = self.function.row(row)?;
-        let (operands, temporaries) = ([acc.number(), a.number(), b.number()], &self.temporaries.vector);
+        let operands: Vec<u8> = [acc, a, b].into_iter().chain(constant).map(Vreg::number).collect();
+        let temporaries = &self.temporaries.vector;
         let by_element = match self.function.insts[self.origin] {
             Inst::VTensor { a, b, .. } => self.in_lowest_lane(a) || self.in_lowest_lane(b),
             _ => false,

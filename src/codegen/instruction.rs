@@ -20,7 +20,7 @@ use std::fmt;
 
 pub use decode::CodeProblem;
 pub use native::tile_shapes;
-pub use unify::Part;
+pub use unify::{Part, visit_parts};
 
 /// The name of a row, such as `vpdpbusd`: up to 24 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -67,6 +67,8 @@ pub struct TensorInstruction {
     pub iterators: Vec<Iterator>,
     /// The accumulator, then the operands that are read.
     pub operands: Vec<Operand>,
+    /// A number that the code reads in each lane of a register, and does not change.
+    pub constant: Option<Constant>,
     /// The term of one point: a load of buffer `n` is an element of operand `n`, indexed by the operand's iterators.
     pub body: Expr,
     /// The order in which terms are added.
@@ -93,6 +95,16 @@ pub struct Operand {
     /// Iterators that index it, outermost first: elements lie in the register in row-major order, the first in the lowest bits.
     pub indices: Vec<Var>,
     pub form: Form,
+    /// The least and the greatest number of an operand of integers that may not have all numbers of its type: for others the code
+    /// does something else than the semantics say.
+    pub range: Option<(i64, i64)>,
+}
+
+/// A number in each lane of a register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Constant {
+    pub dtype: DType,
+    pub value: i64,
 }
 
 /// The form of an operand in a register.
@@ -126,6 +138,8 @@ pub enum SumOrder {
 pub enum Slot {
     /// An operand of the row, by its position.
     Operand(u8),
+    /// The constant of the row.
+    Constant,
     /// A register for what one instruction of the row leaves for the next, by its number.
     Temporary(u8),
 }
@@ -230,7 +244,16 @@ impl TensorInstruction {
     pub fn sums_products(&self, [a, b]: [DType; 2], sum: DType) -> bool {
         let types: Vec<DType> = self.operands.iter().map(|o| o.dtype).collect();
         let product = matches!(self.body, Expr::Binary(BinaryOp::Mul, ..));
-        product && self.terms() > 1 && (types == [sum, a, b] || types == [sum, b, a])
+        let all = self.operands.iter().all(|o| o.range.is_none());
+        product && all && self.terms() > 1 && (types == [sum, a, b] || types == [sum, b, a])
+    }
+
+    /// Returns true for a row that adds products of an i8 and a u8 that differs from lane to lane and has 4 bits, or all, to numbers of i32.
+    pub fn sums_products_of_four_bits(&self) -> bool {
+        let [acc, a, b] = &self.operands[..] else { return false };
+        let product = matches!(self.body, Expr::Binary(BinaryOp::Mul, ..)) && self.terms() > 1;
+        let types = [acc, a, b].map(|o| o.dtype) == [DType::I32, DType::I8, DType::U8];
+        product && types && a.range.is_none() && b.takes((0, 15)) && b.form == Form::Vector && !self.is_tile()
     }
 
     /// The row whose operand that is broadcast stands in the lowest lane alone, where it has such code.
@@ -281,6 +304,16 @@ impl TensorInstruction {
         sums.dtype == DType::F16 && sums.form == Form::Vector && !self.is_matrix() && self.terms() == 1
     }
 
+    /// Registers that the code reads or changes for the row: those of its operands, and then that of its constant.
+    pub fn registers(&self) -> usize {
+        self.operands.len() + usize::from(self.constant.is_some())
+    }
+
+    /// The bits of the constant, in each of its lanes.
+    pub fn constant_bits(&self) -> Option<(DType, u64)> {
+        self.constant.map(|c| (c.dtype, c.value as u64 & (u64::MAX >> (64 - 8 * c.dtype.bytes()))))
+    }
+
     /// Bytes of the registers that the operands stand in: tile registers, or the widest vectors of the code.
     pub fn register_bytes(&self) -> usize {
         if self.is_tile() { TILE_ROWS * TILE_ROW_BYTES } else { self.vector_bytes() }
@@ -295,10 +328,17 @@ impl TensorInstruction {
         self.code.iter().map(bytes).max().unwrap_or(0)
     }
 
-    /// Registers that the code needs beside its operands.
+    /// Registers that the code needs beside its operands and its constant.
     pub fn temporaries(&self) -> usize {
         let number = |s: Slot| if let Slot::Temporary(n) = s { n as usize + 1 } else { 0 };
         self.code.iter().chain(&self.element).flat_map(Encoding::registers).map(number).max().unwrap_or(0)
+    }
+}
+
+impl Operand {
+    /// Returns true if the operand may have every number of a range.
+    pub fn takes(&self, (least, greatest): (i64, i64)) -> bool {
+        self.range.is_none_or(|(low, high)| low <= least && greatest <= high)
     }
 }
 

@@ -294,6 +294,17 @@ impl Registers for Vreg {
     }
 }
 
+/// A virtual vector register that an instruction may lack, printed `, v7`.
+pub type OptionalVreg = Option<Vreg>;
+
+impl Registers for OptionalVreg {
+    fn visit(&mut self, access: Access, f: &mut impl FnMut(Class, Access, &mut u32)) {
+        if let Some(r) = self {
+            r.visit(access, f);
+        }
+    }
+}
+
 impl Registers for Operand {
     fn visit(&mut self, access: Access, f: &mut impl FnMut(Class, Access, &mut u32)) {
         if let Operand::Reg(r) = self {

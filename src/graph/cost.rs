@@ -81,6 +81,12 @@ pub fn byte_products(target: &Target) -> Option<DType> {
     [DType::U8, DType::I8].into_iter().find(|&first| target.sums_products([first, DType::I8], DType::I32))
 }
 
+/// Instructions for the products of a group of numbers of 4 bits and of i8, where the target has them.
+pub fn four_bit_instructions(target: &Target) -> Option<usize> {
+    let rows = target.instructions.iter().filter(|row| row.sums_products_of_four_bits());
+    rows.map(|row| row.code.len()).min()
+}
+
 /// Returns true for a target whose instructions sum products of i16 in i32.
 pub fn word_products(target: &Target) -> bool {
     target.sums_products([DType::I16, DType::I16], DType::I32)
@@ -144,7 +150,13 @@ fn neighbours(op: &Op, operands: &[Operand]) -> i64 {
 /// else widened.
 fn peak(op: &Op, operands: &[Operand], target: &Target) -> f64 {
     let dtype = operands[0].ty.dtype;
+    // Numbers of 4 bits may have a row where those of 8 bits have none.
+    let four_bits = match op {
+        Op::BlockProduct { packed: true, .. } if byte_products(target).is_none() => four_bit_instructions(target),
+        _ => None,
+    };
     let has_row = match dtype {
+        DType::I8 | DType::U8 if four_bits.is_some() => true,
         DType::I8 | DType::U8 => byte_products(target).is_some(),
         DType::I16 => word_products(target),
         DType::I32 => false,
@@ -156,7 +168,7 @@ fn peak(op: &Op, operands: &[Operand], target: &Target) -> f64 {
         return target.peak_gflops(2);
     }
     let factor = match neighbours(op, operands) {
-        terms if has_row && terms > 1 => terms_in_step(terms, group(dtype)),
+        terms if has_row && terms > 1 => terms_in_step(terms, group(dtype)) / four_bits.unwrap_or(1) as f64,
         _ if dtype.is_float() => target.machine.widened_halves_share,
         _ if has_row && depthwise => target.machine.widened_bytes_share,
         _ => 0.25,
@@ -442,6 +454,9 @@ mod tests {
         assert_eq!(products("aarch64-neon+dotprod"), (Some(DType::I8), false, false));
         assert_eq!(products("aarch64-neon+dotprod+i8mm"), (Some(DType::U8), false, false));
         assert_eq!(byte_products(&Target::avx512_vnni()), None, "a target without rows");
+        let four_bits = |name: &str| four_bit_instructions(&with_rows(Target::by_name(name).unwrap()));
+        assert_eq!(["x86-64-avx2", "x86-64-avx512", "aarch64-neon"].map(four_bits), [Some(3), Some(3), None]);
+        assert_eq!(four_bits("x86-64-avx512-vnni"), Some(1), "those of all bytes");
     }
 
     /// Times of a product of three channels by a filter of 7x7 in bytes, where the channels are neighbours, and where a row of the filter

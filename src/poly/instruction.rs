@@ -7,7 +7,7 @@
 
 pub mod group;
 
-use crate::codegen::instruction::{Form, InstructionName, Operand, Part, TensorInstruction};
+use crate::codegen::instruction::{Form, InstructionName, Operand, Part, TensorInstruction, visit_parts};
 use crate::expr::{Access, BinaryOp, Expr, Var};
 use crate::poly::analysis::access::{Along, Reference, references};
 use crate::poly::analysis::constant_factor;
@@ -105,7 +105,7 @@ fn match_lanes(row: &TensorInstruction, scop: &Scop, id: StatementId, lane: Var)
     let factor = constant_factor::of_sum(scop, id);
     let written = factor.as_ref().map_or(&s.body, |f| &f.1);
     let body = &without_widening(scop, written);
-    let accesses = pairing.operands(body, &|operand, access| pairing.fits_lanes(operand, access, lane))?;
+    let accesses = pairing.operands(body, &|operand, part| pairing.fits_lanes(operand, part, lane))?;
     let operands = accesses.into_iter().cloned().zip(row.operands[1..].iter().map(|o| o.form)).collect();
     Ok(Match { row: row.name, operands, lanes_reduced: !varies, widened: body != written })
 }
@@ -134,7 +134,7 @@ struct Pairing<'a> {
 }
 
 /// Says of an operand and a read that they fit, or why not.
-type Fits<'f> = &'f dyn Fn(usize, &Access) -> Result<(), String>;
+type Fits<'f> = &'f dyn Fn(usize, &Part) -> Result<(), String>;
 
 impl<'a> Pairing<'a> {
     fn statement(&self) -> &'a Statement {
@@ -145,12 +145,15 @@ impl<'a> Pairing<'a> {
         &self.statement().iterator(v).name
     }
 
-    /// The name of a read's tensor and its reference, where its elements are those of the operand, or, with `widening`, halves
-    /// of an operand of f32.
-    fn read(&self, operand: &Operand, access: &Access, widening: bool) -> Result<(&'a str, &'a Reference), String> {
-        let tensor = self.scop.tensor(access.buffer);
+    /// The name of a read's tensor and its reference, where the part of its elements is one that the operand takes, or, with `widening`,
+    /// halves of an operand of f32.
+    fn read(&self, operand: &Operand, part: &Part, widening: bool) -> Result<(&'a str, &'a Reference), String> {
+        let (tensor, access) = (self.scop.tensor(part.access.buffer), part.access);
         if tensor.dtype != operand.dtype && !(widening && operand.dtype == DType::F32 && tensor.dtype.is_half()) {
             return Err(format!("operand `{}` is {}, not {}", tensor.name, tensor.dtype, operand.dtype));
+        }
+        if let (Some((least, greatest)), false) = (operand.range, operand.is_part(part, tensor.dtype)) {
+            return Err(format!("operand `{}` may have other numbers than {least} to {greatest}", tensor.name));
         }
         let reference = self.references.iter().find(|r| r.access.as_ref() == Some(access));
         Ok((&tensor.name, reference.expect("a read of the statement")))
@@ -171,9 +174,9 @@ impl<'a> Pairing<'a> {
     ///
     /// # Errors
     /// Why it cannot.
-    fn fits_lanes(&self, operand: usize, access: &Access, lane: Var) -> Result<(), String> {
+    fn fits_lanes(&self, operand: usize, part: &Part, lane: Var) -> Result<(), String> {
         let o = &self.row.operands[operand];
-        let (name, r) = self.read(o, access, true)?;
+        let (name, r) = self.read(o, part, true)?;
         let along = self.name(lane);
         match (o.form, r.along(lane)) {
             (Form::Broadcast, _) => self.require_broadcast(name, r, lane),
@@ -202,11 +205,11 @@ impl<'a> Pairing<'a> {
         &self,
         body: &Expr,
         fits: Fits,
-        unify: impl FnOnce(&mut dyn FnMut(usize, &Access) -> bool) -> Option<T>,
+        unify: impl FnOnce(&mut dyn FnMut(usize, &Part) -> bool) -> Option<T>,
     ) -> Result<T, Mismatch> {
         let mut last = None;
-        let may_be = &mut |operand: usize, access: &Access| {
-            let reason = fits(operand, access).err();
+        let may_be = &mut |operand: usize, part: &Part| {
+            let reason = fits(operand, part).err();
             let fit = reason.is_none();
             last = reason.or(last.take());
             fit
@@ -216,8 +219,8 @@ impl<'a> Pairing<'a> {
         }
         // A read that fits no operand says more than one that another order of factors put in the wrong place.
         let mut nowhere = None;
-        body.visit_accesses(&mut |access| {
-            let mut reasons = (1..self.row.operands.len()).map(|operand| fits(operand, access).err());
+        visit_parts(body, &mut |part| {
+            let mut reasons = (1..self.row.operands.len()).map(|operand| fits(operand, part).err());
             if nowhere.is_none() {
                 nowhere = reasons
                     .try_fold(None, |first: Option<String>, reason| reason.map(|why| first.or(Some(why))))

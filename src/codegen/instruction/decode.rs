@@ -68,7 +68,7 @@ impl TensorInstruction {
             true => TILE_NUMBERS.each_ref().map(|n| &n[..]),
             false => NUMBERS.each_ref().map(|n| &n[..]),
         };
-        if self.operands.len() + self.temporaries() > numbers[0].len() {
+        if self.registers() + self.temporaries() > numbers[0].len() {
             let message = format!("more than {} operands and temporaries", numbers[0].len());
             return fail(None, message);
         }
@@ -79,7 +79,8 @@ impl TensorInstruction {
                 let high = if round == 1 && !self.has_vex() { 16 } else { 0 };
                 let number = |slot: Slot| match slot {
                     Slot::Operand(n) => numbers[n as usize] + high,
-                    Slot::Temporary(n) => numbers[self.operands.len() + n as usize] + high,
+                    Slot::Constant => numbers[self.operands.len()] + high,
+                    Slot::Temporary(n) => numbers[self.registers() + n as usize] + high,
                 };
                 let decoded = decode(encoding, number);
                 let decoded = decoded.map_err(|message| CodeProblem { encoding: Some(n), message })?;
@@ -115,6 +116,7 @@ impl TensorInstruction {
     fn slot_name(&self, slot: Slot) -> String {
         match slot {
             Slot::Operand(n) => format!("`{}`", self.operands[n as usize].name),
+            Slot::Constant => "the constant".into(),
             Slot::Temporary(n) => format!("temporary {n}"),
         }
     }
@@ -149,7 +151,7 @@ impl TensorInstruction {
                 let (name, all) = (self.slot_name(slot), self.bytes(n as usize));
                 return Err(format!("{name} has {all} bytes, but its register in `{}` has {bytes}", decoded.text));
             }
-            if matches!(slot, Slot::Operand(1..)) && decoded.written.contains(&number(slot)) {
+            if matches!(slot, Slot::Operand(1..) | Slot::Constant) && decoded.written.contains(&number(slot)) {
                 return Err(format!("`{}` writes {}, which is only read", decoded.text, self.slot_name(slot)));
             }
             if matches!(slot, Slot::Temporary(_)) && decoded.read.contains(&number(slot)) && !written.contains(&slot) {

@@ -3,8 +3,8 @@
 use crate::codegen::instruction::{Encoding, Slot, TensorInstruction, X86Encoding};
 
 impl TensorInstruction {
-    /// The code, with operand `n` in vector register `operands[n]`, temporary `n` in `temporaries[n]`. Registers have
-    /// numbers below 32, below 16 where the row is encoded by VEX.
+    /// The code, with operand `n` in vector register `operands[n]`, the constant behind them, temporary `n` in `temporaries[n]`.
+    /// Registers have numbers below 32, below 16 where the row is encoded by VEX.
     pub fn bytes_of(&self, operands: &[u8], temporaries: &[u8]) -> Vec<u8> {
         bytes_of(&self.code, operands, temporaries)
     }
@@ -18,6 +18,7 @@ impl TensorInstruction {
 fn bytes_of(code: &[Encoding], operands: &[u8], temporaries: &[u8]) -> Vec<u8> {
     let register = |slot: Slot| match slot {
         Slot::Operand(n) => operands[n as usize],
+        Slot::Constant => operands[operands.len() - 1],
         Slot::Temporary(n) => temporaries[n as usize],
     };
     let mut bytes = vec![];

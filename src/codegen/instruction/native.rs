@@ -104,12 +104,13 @@ impl TensorInstruction {
     /// # Errors
     /// [`Error::Unsupported`] where the row has more than eight operands and temporaries.
     pub fn trial_code(&self) -> Result<Vec<u8>> {
-        let needed = self.operands.len() + self.temporaries();
+        let needed = self.registers() + self.temporaries();
         if needed > REGISTERS {
-            let text = format!("`{}` has {needed} operands and temporaries, more than {REGISTERS}", self.name);
+            let text =
+                format!("`{}` has {needed} operands, constants and temporaries, more than {REGISTERS}", self.name);
             return Err(Error::Unsupported(text));
         }
-        let count = self.operands.len() as u8;
+        let count = self.registers() as u8;
         let operands: Vec<u8> = (0..count).collect();
         let temporaries: Vec<u8> = (count..count + self.temporaries() as u8).collect();
         if self.is_tile() {
@@ -168,13 +169,17 @@ impl TensorInstruction {
         let width = self.register_bytes();
         let operand = |n: usize| {
             let (dtype, count) = (self.operands[n].dtype, self.elements(n));
-            let elements = elements(dtype, count, data, n as u64);
+            let elements = within(self.operands[n].range, dtype, elements(dtype, count, data, n as u64));
             match n {
                 0 => [elements, vec![0; width]].concat()[..width].to_vec(),
                 n => self.register(n, &elements, width),
             }
         };
-        (0..self.operands.len()).map(operand).collect()
+        let constant = self.constant_bits().map(|(dtype, bits)| {
+            let bytes = bits.to_le_bytes();
+            bytes[..dtype.bytes()].iter().copied().cycle().take(width).collect()
+        });
+        (0..self.operands.len()).map(operand).chain(constant).collect()
     }
 
     /// The values that element `element` of the accumulator is made of.
@@ -242,6 +247,21 @@ fn ends(words: &[u8], dtype: DType) -> Vec<u8> {
     words.chunks_exact(8).flat_map(number).collect()
 }
 
+/// Elements of an operand: each number in its range, which is the remainder of any other. The ends of a type become those of the range.
+fn within(range: Option<(i64, i64)>, dtype: DType, mut elements: Vec<u8>) -> Vec<u8> {
+    let Some((least, greatest)) = range else { return elements };
+    for element in elements.chunks_exact_mut(dtype.bytes()) {
+        let number = Value::load(dtype, element).as_i64();
+        let number = match dtype_range(dtype) {
+            Some((low, _)) if number == low => least,
+            Some((_, high)) if number == high => greatest,
+            _ => least + (number - least).rem_euclid(greatest - least + 1),
+        };
+        element.copy_from_slice(&number.to_le_bytes()[..dtype.bytes()]);
+    }
+    elements
+}
+
 /// Numbers of 0..17 as floats in -8..=8.
 fn small(words: &[u8], dtype: DType) -> Vec<u8> {
     let mut bytes = vec![0; words.len() / 8 * dtype.bytes()];
@@ -307,8 +327,8 @@ impl TensorInstruction {
         exactness: Exactness,
     ) -> Result<()> {
         if let Some(n) = (1..before.len()).find(|&n| before[n] != after[n]) {
-            let operand = &self.operands[n].name;
-            let text = format!("the code of `{}` changes its operand `{operand}`, which is only read", self.name);
+            let operand = self.operands.get(n).map_or("constant".into(), |o| format!("operand `{}`", o.name));
+            let text = format!("the code of `{}` changes its {operand}, which is only read", self.name);
             return Err(Error::Invalid(text));
         }
         let target = &self.operands[0];

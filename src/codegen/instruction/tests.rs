@@ -5,7 +5,7 @@ use crate::expr::{Affine, BinaryOp, BufferId};
 fn vpdpbusd() -> TensorInstruction {
     let operand = |name: &str, dtype, indices: &[u32], form| {
         let indices = indices.iter().map(|&v| Var(v)).collect();
-        Operand { name: name.into(), dtype, indices, form }
+        Operand { name: name.into(), dtype, indices, form, range: None }
     };
     let load = |n: u32, indices: &[u32]| {
         let index = indices.iter().map(|&v| Affine::var(Var(v))).collect();
@@ -20,6 +20,7 @@ fn vpdpbusd() -> TensorInstruction {
             operand("A", DType::U8, &[1], Form::Broadcast),
             operand("B", DType::I8, &[0, 1], Form::Vector),
         ],
+        constant: None,
         body: Expr::binary(BinaryOp::Mul, load(1, &[1]), load(2, &[0, 1])),
         order: SumOrder::Ascending,
         element: vec![],
@@ -77,6 +78,7 @@ fn four_terms(order: SumOrder) -> TensorInstruction {
         dtype: DType::F32,
         indices: indices.iter().map(|&v| Var(v)).collect(),
         form: Form::Vector,
+        range: None,
     };
     row.iterators = [("j", 1), ("p", 2), ("q", 2)].map(|(name, extent)| Iterator { name: name.into(), extent }).into();
     row.operands = vec![f32s("C", &[0]), f32s("A", &[1, 2])];
@@ -112,4 +114,15 @@ fn orders_of_sums_round_apart() {
     // The sums of groups are added to the accumulator, those of terms apart to each other.
     let across = [small, 0.0, 0.0, small];
     assert_eq!((sum(Grouped, one, across), sum(Apart, one, across)), (one, one + ulp));
+}
+
+/// What one order of the factors has found is forgotten where the other order is tried.
+#[test]
+fn the_other_order_of_factors_starts_anew() {
+    let row = vpdpbusd();
+    let load = |n: u32| Expr::load(BufferId(n), vec![Affine::var(Var(0))]);
+    let value = Expr::binary(BinaryOp::Mul, Expr::cast(DType::I32, load(7)), Expr::cast(DType::I32, load(8)));
+    // Either may be operand 1, the first alone operand 2.
+    let found = row.unify(&value, &mut |n, part| n == 1 || part.access.buffer == BufferId(7)).unwrap();
+    assert_eq!(found.iter().map(|a| a.buffer.0).collect::<Vec<_>>(), [8, 7]);
 }

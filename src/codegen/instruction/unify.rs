@@ -2,7 +2,8 @@
 //!
 //! An operand is a read, or a part of the bits of each of its bytes ([`Part`]): two numbers of 4 bits lie in a byte.
 
-use crate::codegen::instruction::TensorInstruction;
+use crate::codegen::instruction::{Operand, TensorInstruction};
+use crate::expr::narrow::dtype_range;
 use crate::expr::scalar::Value;
 use crate::expr::{Access, BinaryOp, Expr};
 use crate::runtime::DType;
@@ -39,6 +40,30 @@ impl<'a> Part<'a> {
     pub fn is_whole(&self) -> bool {
         self.mask == u8::MAX
     }
+
+    /// The least and the greatest number of a part of elements of `dtype`; `None` where that is not a type of integers.
+    pub fn range(&self, dtype: DType) -> Option<(i64, i64)> {
+        match self.mask {
+            u8::MAX => dtype_range(dtype),
+            mask if dtype == DType::I8 && mask > i8::MAX as u8 => dtype_range(dtype),
+            mask => Some((0, mask.into())),
+        }
+    }
+}
+
+impl Operand {
+    /// Returns true if the operand may be a part of elements of `dtype`: it has that type, and takes all numbers that the part may have.
+    pub fn is_part(&self, part: &Part, dtype: DType) -> bool {
+        self.dtype == dtype && (self.range.is_none() || part.range(dtype).is_some_and(|range| self.takes(range)))
+    }
+}
+
+/// Calls `f` with the parts of reads that an expression is made of.
+pub fn visit_parts<'a>(e: &'a Expr, f: &mut impl FnMut(&Part<'a>)) {
+    match Part::of(e) {
+        Some(part) => f(&part),
+        None => e.operands().for_each(|e| visit_parts(e, f)),
+    }
 }
 
 /// The bits of a constant of 8 bits.
@@ -51,14 +76,14 @@ fn byte(e: &Expr) -> Option<u8> {
 
 impl TensorInstruction {
     /// The reads of `value` that are the row's operands but the accumulator, in order, where the term of the row is `value` up
-    /// to the order of factors and summands. `fits` says whether a read may be an operand.
-    pub fn unify<'a>(&self, value: &'a Expr, fits: &mut dyn FnMut(usize, &Access) -> bool) -> Option<Vec<&'a Access>> {
+    /// to the order of factors and summands. `fits` says whether a read, or a part of one, may be an operand.
+    pub fn unify<'a>(&self, value: &'a Expr, fits: &mut dyn FnMut(usize, &Part) -> bool) -> Option<Vec<&'a Access>> {
         let parts = self.parts(value, fits)?;
         parts.into_iter().map(|part| part.is_whole().then_some(part.access)).collect()
     }
 
     /// Variant of [`TensorInstruction::unify`] for operands that are parts of what is read.
-    fn parts<'a>(&self, value: &'a Expr, fits: &mut dyn FnMut(usize, &Access) -> bool) -> Option<Vec<Part<'a>>> {
+    fn parts<'a>(&self, value: &'a Expr, fits: &mut dyn FnMut(usize, &Part) -> bool) -> Option<Vec<Part<'a>>> {
         let mut found = vec![None; self.operands.len()];
         unify(&self.body, value, &mut found, fits).then_some(())?;
         found.into_iter().skip(1).collect()
@@ -69,7 +94,7 @@ impl TensorInstruction {
     pub fn unify_sum<'a>(
         &self,
         value: &'a Expr,
-        fits: &mut dyn FnMut(usize, &Access) -> bool,
+        fits: &mut dyn FnMut(usize, &Part) -> bool,
     ) -> Option<Vec<Vec<Part<'a>>>> {
         match (self.parts(value, fits), value) {
             (Some(parts), _) => Some(vec![parts]),
@@ -85,17 +110,12 @@ impl TensorInstruction {
 
 type Found<'a> = Vec<Option<Part<'a>>>;
 
-fn unify<'a>(
-    term: &Expr,
-    value: &'a Expr,
-    found: &mut Found<'a>,
-    fits: &mut dyn FnMut(usize, &Access) -> bool,
-) -> bool {
+fn unify<'a>(term: &Expr, value: &'a Expr, found: &mut Found<'a>, fits: &mut dyn FnMut(usize, &Part) -> bool) -> bool {
     match (term, value) {
         (Expr::Load(operand), value) => {
             let Some(part) = Part::of(value) else { return false };
             let n = operand.buffer.0 as usize;
-            let free = found[n].map_or_else(|| fits(n, part.access), |known| known == part);
+            let free = found[n].map_or_else(|| fits(n, &part), |known| known == part);
             found[n] = found[n].or(free.then_some(part));
             free
         }

@@ -6,7 +6,7 @@
 //! instruction for each vector; behind the loops they are stored. All other code has f16 in lanes of f32, so that the buffer of the
 //! sums is memory.
 
-use crate::codegen::instruction::{Form, TensorInstruction};
+use crate::codegen::instruction::{Form, Part, TensorInstruction};
 use crate::codegen::loopnest::Stmt;
 use crate::codegen::select::point_loops::{Block, block, region};
 use crate::codegen::select::state::{Address, Chunk, LANE, LocalMode, Selected, Selector, Stop, Val, View};
@@ -120,13 +120,15 @@ impl Selector<'_> {
                         return Err(Stop::Retry(local.buffer, LocalMode::Memory { offset: 0 }));
                     }
                     let (a, b) = (s.load(a)?, s.load(b)?);
-                    let (ty, temporaries) = (s.whole_halves(), block.row.temporaries() as u8);
+                    let (constant, temporaries) = (s.constant_of(block.row), block.row.temporaries() as u8);
+                    let ty = s.whole_halves();
                     s.out.push(Node::Inst(Inst::VTensor {
                         acc,
                         row: block.row.name,
                         ty,
                         a: a.reg,
                         b: b.reg,
+                        constant,
                         temporaries,
                     }));
                     s.changed(acc);
@@ -139,9 +141,9 @@ impl Selector<'_> {
 
     /// The reads of the row's operands: an operand that is broadcast does not vary from lane to lane.
     fn factors<'b>(&self, block: &Block<'b>) -> Selected<[&'b Access; 2]> {
-        let fits = &mut |n: usize, access: &Access| {
-            let (o, lanes) = (&block.row.operands[n], self.varies(&Expr::Load(access.clone())));
-            o.dtype == self.nest.buffer(access.buffer).dtype && (o.form == Form::Vector || !lanes)
+        let fits = &mut |n: usize, part: &Part| {
+            let (o, lanes) = (&block.row.operands[n], self.varies(&Expr::Load(part.access.clone())));
+            o.is_part(part, self.nest.buffer(part.access.buffer).dtype) && (o.form == Form::Vector || !lanes)
         };
         match block.row.unify(block.value, fits).map(<[&Access; 2]>::try_from) {
             Some(Ok(operands)) => Ok(operands),

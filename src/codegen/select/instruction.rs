@@ -47,10 +47,10 @@ impl Selector<'_> {
                         self.statements(body)
                     });
                 }
-                let fits = &mut |n: usize, a: &Access| {
+                let fits = &mut |n: usize, part: &Part| {
                     let o = &row.operands[n];
-                    let lanes = self.varies(&Expr::Load(a.clone()));
-                    o.dtype == self.nest.buffer(a.buffer).dtype && (o.form == Form::Vector || !lanes)
+                    let lanes = self.varies(&Expr::Load(part.access.clone()));
+                    o.is_part(part, self.nest.buffer(part.access.buffer).dtype) && (o.form == Form::Vector || !lanes)
                 };
                 let summands = row.unify_sum(value, fits);
                 let summands = summands.and_then(|all| all.into_iter().map(|parts| parts.try_into().ok()).collect());
@@ -75,11 +75,11 @@ impl Selector<'_> {
         for [a, b] in summands {
             operands.push([self.part_of_group(row, 1, (var, terms), a)?, self.part_of_group(row, 2, (var, terms), b)?]);
         }
-        let temporaries = row.temporaries() as u8;
+        let (constant, temporaries) = (self.constant_of(row), row.temporaries() as u8);
         let emit = |s: &mut Self, acc: Vreg, lane: Lane| {
             let ty = s.ty(lane, false);
             for [a, b] in &operands {
-                let inst = Inst::VTensor { acc, row: row.name, ty, a: a.reg, b: b.reg, temporaries };
+                let inst = Inst::VTensor { acc, row: row.name, ty, a: a.reg, b: b.reg, constant, temporaries };
                 s.out.push(Node::Inst(inst));
             }
             s.changed(acc);
@@ -99,6 +99,15 @@ impl Selector<'_> {
         self.out.push(Node::Inst(Inst::VCopy { dst: total.reg, src: old.reg, ty }));
         emit(self, total.reg, total.lane);
         self.store_value(target, total)
+    }
+
+    /// The register of a row's constant.
+    pub fn constant_of(&mut self, row: &TensorInstruction) -> Option<Vreg> {
+        let (dtype, bits) = row.constant_bits()?;
+        let lane = if dtype.bytes() == 8 { Lane::I64 } else { Lane::I32 };
+        let copies = lane.bytes() / dtype.bytes();
+        let repeated = (0..copies).fold(0, |all, n| all | bits << (8 * dtype.bytes() * n));
+        Some(self.bits(lane, repeated))
     }
 
     /// [`Selector::group`] of the bits of each term that an operand is.

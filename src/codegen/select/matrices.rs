@@ -158,14 +158,15 @@ impl Selector<'_> {
         for part in parts(columns(block), MATRIX_SIDE) {
             in_columns.push(self.group_of_two(b, block.columns, part)?);
         }
-        let (lane, temporaries) = (self.lane(self.nest.buffer(block.buffer).dtype)?, block.row.temporaries() as u8);
+        let lane = self.lane(self.nest.buffer(block.buffer).dtype)?;
+        let (constant, temporaries) = (self.constant_of(block.row), block.row.temporaries() as u8);
         let (ty, mut sums) = (VType { lane, lanes: MATRIX_COLUMNS as u8 }, sums.iter());
         for (outer, pair) in pairs_of_rows(block) {
             self.enter(block.outer, outer);
             self.enter(block.columns, 0);
             let a = self.group_of_two(a, block.rows, pair)?;
             for (&b, &acc) in in_columns.iter().zip(sums.by_ref()) {
-                self.out.push(Node::Inst(Inst::VTensor { acc, row: block.row.name, ty, a, b, temporaries }));
+                self.out.push(Node::Inst(Inst::VTensor { acc, row: block.row.name, ty, a, b, constant, temporaries }));
                 self.changed(acc);
             }
         }

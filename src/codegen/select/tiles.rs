@@ -6,7 +6,7 @@
 //! the rest of rows or columns has loops and shapes of its own otherwise; the rest of the innermost loop has registers of its
 //! own. Two loops over rows are one where their rows lie at one distance. Nothing outside of the operands is read.
 
-use crate::codegen::instruction::{TILE_ROW_BYTES, TILE_ROWS, TILES, TensorInstruction, tile_extents, tile_rows};
+use crate::codegen::instruction::{Part, TILE_ROW_BYTES, TILE_ROWS, TILES, TensorInstruction, tile_extents, tile_rows};
 use crate::codegen::loopnest::Stmt;
 use crate::codegen::select::expansion_cost::constant_range;
 use crate::codegen::select::point_loops::{Block, block, region};
@@ -233,9 +233,9 @@ impl Selector<'_> {
         let moves = |access: &Access, axis: Option<(Var, i64)>| {
             axis.is_none_or(|(v, _)| access.affine_forms().any(|form| form.uses(v)))
         };
-        let fits = &mut |n: usize, access: &Access| {
+        let fits = &mut |n: usize, part: &Part| {
             let axis = if n == 1 { block.rows } else { block.columns };
-            block.row.operands[n].dtype == self.nest.buffer(access.buffer).dtype && moves(access, axis)
+            block.row.operands[n].is_part(part, self.nest.buffer(part.access.buffer).dtype) && moves(part.access, axis)
         };
         match block.row.unify(block.value, fits).map(<[&Access; 2]>::try_from) {
             Some(Ok(operands)) => Ok(operands),

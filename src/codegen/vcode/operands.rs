@@ -188,9 +188,10 @@ macro_rules! insts {
             VBinaryMemory Vector "{} = {} {} {}, {}{}" {
                 dst: Vreg (Def), op: VBinary, ty: VType, a: Vreg (Use), broadcast: bool [broadcast], addr: Addr (Use)
             }
-            /// `acc = row(acc, a, b)`: a tensor instruction of `temporaries` registers more. `ty` is the type of `acc`.
-            VTensor Vector "{} = tensor {} {} {}, {} ({} temporaries)" {
-                acc: Vreg (UseDef), row: InstructionName, ty: VType, a: Vreg (Use), b: Vreg (Use), temporaries: u8
+            /// `acc = row(acc, a, b)`: a tensor instruction of `temporaries` registers more. `ty` is the type of `acc`. A row with a
+            /// constant reads it in a register.
+            VTensor Vector "{} = tensor {} {} {}, {}{} ({} temporaries)" {
+                acc: Vreg (UseDef), row: InstructionName, ty: VType, a: Vreg (Use), b: Vreg (Use), constant: OptionalVreg (Use), temporaries: u8
             }
             /// A lane mask. Floats: ordered comparisons, `Ne` is unordered.
             VCompare Vector "{} = {} {} {}, {}" {

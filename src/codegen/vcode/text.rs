@@ -7,8 +7,8 @@
 use crate::codegen::instruction::{InstructionName, TILE_ROW_BYTES, TILE_ROWS, TILES};
 use crate::codegen::vcode::operands::insts;
 use crate::codegen::vcode::{
-    Addr, Function, Gpr, GprOp, Inst, Lane, LaneRange, Operand, Shapes, ShiftOp, Tile, VBinary, VType, VUnary, Vreg,
-    Zip,
+    Addr, Function, Gpr, GprOp, Inst, Lane, LaneRange, Operand, OptionalVreg, Shapes, ShiftOp, Tile, VBinary, VType,
+    VUnary, Vreg, Zip,
 };
 use crate::expr::CompareOp;
 use crate::runtime::{DType, Error, Result};
@@ -90,6 +90,21 @@ impl Text for Vreg {
     }
     fn parse(text: &mut Cursor) -> Option<Vreg> {
         text.register('v').map(Vreg)
+    }
+}
+
+impl Text for OptionalVreg {
+    fn print(&self, out: &mut String) {
+        if let Some(r) = self {
+            out.push_str(", ");
+            r.print(out);
+        }
+    }
+    fn parse(text: &mut Cursor) -> Option<OptionalVreg> {
+        match text.literal(", ") {
+            Some(()) => Vreg::parse(text).map(Some),
+            None => Some(None),
+        }
     }
 }
 

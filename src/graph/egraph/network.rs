@@ -120,6 +120,8 @@ pub struct Network {
     /// The type of the first operand of the target's products of bytes, of which the second one is i8; `None` where it has no
     /// such instruction.
     pub byte_products: Option<DType>,
+    /// The target has products of i8 and numbers of 4 bits, in a u8 each.
+    pub four_bit_products: bool,
     /// The target has products of i16.
     pub word_products: bool,
     /// The types of operands whose products the target sums in tiles.

@@ -159,6 +159,8 @@ pub fn optimize(
     let of_target = cost::byte_products(target);
     let chosen = |used: bool| used.then(|| of_target.unwrap_or(DType::U8));
     loaded.network.byte_products = options.byte_products.map_or(of_target, chosen);
+    let four_bits = cost::four_bit_instructions(target).is_some();
+    loaded.network.four_bit_products = options.byte_products != Some(false) && four_bits;
     loaded.network.word_products = options.byte_products != Some(false) && cost::word_products(target);
     loaded.network.tile_products = cost::tile_products(target);
     let cleaning = saturate(&mut loaded.network, &used(rules::clean()), budget);

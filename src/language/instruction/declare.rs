@@ -4,8 +4,9 @@ use super::encoding::encoding;
 use super::semantics::resolve;
 use super::syntax::{Instruction, Operand as Declared};
 use crate::codegen::instruction::{
-    Encoding, Form, InstructionName, Operand, Slot, TILE_ROW_BYTES, TILE_ROWS, TensorInstruction,
+    Constant, Encoding, Form, InstructionName, Operand, Slot, TILE_ROW_BYTES, TILE_ROWS, TensorInstruction,
 };
+use crate::expr::narrow::dtype_range;
 use crate::expr::syntax::Name;
 use crate::language::source::{Checked, Diagnostic};
 use crate::runtime::error::unknown;
@@ -15,7 +16,9 @@ use crate::runtime::{DType, Features};
 pub fn declare(instruction: &Instruction) -> Checked<TensorInstruction> {
     let features = features(instruction)?;
     let operands: Vec<&Declared> = std::iter::once(&instruction.accumulator).chain(&instruction.reads).collect();
-    let names: Vec<&Name> = operands.iter().map(|o| &o.name).chain(&instruction.temporaries).collect();
+    let constant = instruction.constant.as_ref();
+    let registers = operands.iter().map(|o| &o.name).chain(constant.map(|c| &c.name));
+    let names: Vec<&Name> = registers.chain(&instruction.temporaries).collect();
     for (index, name) in names.iter().enumerate() {
         if names[..index].contains(name) {
             return Err(Diagnostic::invalid(name.span, format!("`{name}` is already defined")));
@@ -26,7 +29,8 @@ pub fn declare(instruction: &Instruction) -> Checked<TensorInstruction> {
     }
     let slot = |name: &Name| match names.iter().position(|n| *n == name) {
         Some(index) if index < operands.len() => Ok(Slot::Operand(index as u8)),
-        Some(index) => Ok(Slot::Temporary((index - operands.len()) as u8)),
+        Some(index) if index == operands.len() && constant.is_some() => Ok(Slot::Constant),
+        Some(index) => Ok(Slot::Temporary((index - operands.len() - usize::from(constant.is_some())) as u8)),
         None => Err(Diagnostic::invalid(name.span, unknown("operand or temporary", name, &words(&names)))),
     };
     let code = instruction.code.iter().map(|c| encoding(c, &slot)).collect::<Checked<Vec<Encoding>>>()?;
@@ -36,14 +40,7 @@ pub fn declare(instruction: &Instruction) -> Checked<TensorInstruction> {
     let first = instruction.code.iter().position(|c| c.by_element).unwrap_or(code.len());
     let (code, element) = code.split_at(first);
     if let Some(line) = instruction.code.get(first) {
-        let broadcast = operands.iter().filter(|o| o.form == Form::Broadcast).count();
-        if broadcast != 1 {
-            let message = format!("`{}` has {broadcast} operands that are broadcast, not one", instruction.name);
-            return Err(Diagnostic::invalid(line.line_span, message));
-        }
-        if element.iter().any(|e| matches!(e, Encoding::X86(_))) {
-            return Err(Diagnostic::invalid(line.line_span, "only AArch64 has instructions by element"));
-        }
+        by_element(instruction, element).map_err(|message| Diagnostic::invalid(line.line_span, message))?;
     }
     for name in &names {
         let slot = slot(name)?;
@@ -57,6 +54,7 @@ pub fn declare(instruction: &Instruction) -> Checked<TensorInstruction> {
         dtype: o.dtype,
         indices,
         form: o.form,
+        range: o.range,
     };
     let name = InstructionName::new(&instruction.name.text).ok_or_else(|| {
         let longest = InstructionName::LONGEST;
@@ -67,6 +65,7 @@ pub fn declare(instruction: &Instruction) -> Checked<TensorInstruction> {
         features,
         iterators: meaning.iterators,
         operands: operands.iter().zip(meaning.indices).map(operand).collect(),
+        constant: constant.map(|c| Constant { dtype: c.dtype, value: c.value }),
         body: meaning.body,
         order: meaning.order,
         code: code.to_vec(),
@@ -80,12 +79,48 @@ pub fn declare(instruction: &Instruction) -> Checked<TensorInstruction> {
     for (n, operand) in operands.iter().enumerate() {
         size(&row, n, operand)?;
     }
+    numbers(&row, instruction)?;
     let points = row.iterators.iter().fold(1i64, |points, i| points.saturating_mul(i.extent));
     if points > POINTS {
         let message = format!("the iterators have {points} points, more than {POINTS}");
         return Err(Diagnostic::invalid(instruction.semantics.span, message));
     }
     Ok(row)
+}
+
+/// Refuses code by element where no single operand is broadcast, or of another architecture than AArch64.
+fn by_element(instruction: &Instruction, element: &[Encoding]) -> Result<(), String> {
+    let broadcast = instruction.reads.iter().filter(|o| o.form == Form::Broadcast).count();
+    if broadcast != 1 {
+        return Err(format!("`{}` has {broadcast} operands that are broadcast, not one", instruction.name));
+    }
+    match element.iter().any(|e| matches!(e, Encoding::X86(_))) {
+        true => Err("only AArch64 has instructions by element".into()),
+        false => Ok(()),
+    }
+}
+
+/// Refuses ranges and a constant that the types do not have.
+fn numbers(row: &TensorInstruction, instruction: &Instruction) -> Checked<()> {
+    for o in &instruction.reads {
+        let Some((least, greatest)) = o.range else { continue };
+        let Some((low, high)) = dtype_range(o.dtype) else {
+            return Err(Diagnostic::invalid(o.span, format!("`{}` is {}, which has no ranges", o.name, o.dtype)));
+        };
+        if least < low || greatest > high || least > 0 || greatest < 0 {
+            let message = format!("a range of {} has 0 and lies in {low} to {high}", o.dtype);
+            return Err(Diagnostic::invalid(o.span, message));
+        }
+    }
+    let Some(c) = &instruction.constant else { return Ok(()) };
+    if row.is_tile() {
+        return Err(Diagnostic::invalid(c.span, "a constant stands in a vector, and this row works on tiles"));
+    }
+    match dtype_range(c.dtype) {
+        Some((low, high)) if (low..=high).contains(&c.value) => Ok(()),
+        Some(_) => Err(Diagnostic::invalid(c.span, format!("{} is not a number of {}", c.value, c.dtype))),
+        None => Err(Diagnostic::invalid(c.span, format!("a constant is an integer of up to 64 bits, not {}", c.dtype))),
+    }
 }
 
 /// Points of the iterators of a row: 64 results of 64 terms in a register, and room beyond.

@@ -1,6 +1,6 @@
 //! Tokens to the syntax tree of a file of instructions.
 
-use super::syntax::{Code, Field, Instruction, InstructionFile, Operand, Order, Semantics};
+use super::syntax::{Code, Constant, Field, Instruction, InstructionFile, Operand, Order, Semantics};
 use crate::codegen::instruction::{Form, SumOrder};
 use crate::expr::syntax::{Kind, Name};
 use crate::language::lexer::{Token, tokens};
@@ -45,6 +45,7 @@ fn instructions(p: &mut Parser) -> Checked<Vec<Instruction>> {
 struct Items {
     accumulator: Option<Operand>,
     reads: Vec<Operand>,
+    constant: Option<Constant>,
     temporaries: Vec<Name>,
     semantics: Option<Semantics>,
     code: Vec<Code>,
@@ -91,12 +92,12 @@ fn instruction(p: &mut Parser) -> Checked<Instruction> {
     if items.code.first().is_none_or(|code| code.by_element) {
         return Err(missing("encoding, as in `encode \"EVEX.512.66.0F38.W0 50 /r\" reg = C, vvvv = A, rm = B`"));
     }
-    let Items { reads, temporaries, code, .. } = items;
-    Ok(Instruction { name, features, accumulator, reads, temporaries, semantics, code })
+    let Items { reads, constant, temporaries, code, .. } = items;
+    Ok(Instruction { name, features, accumulator, reads, constant, temporaries, semantics, code })
 }
 
 /// Words that begin an item.
-const ITEMS: [&str; 4] = ["acc", "read", "temporary", "encode"];
+const ITEMS: [&str; 5] = ["acc", "read", "constant", "temporary", "encode"];
 
 fn item(p: &mut Parser, items: &mut Items) -> Checked<()> {
     let start = p.span();
@@ -110,9 +111,17 @@ fn item(p: &mut Parser, items: &mut Items) -> Checked<()> {
         if operand.form == Form::Broadcast {
             return Err(Diagnostic::invalid(operand.span, "an accumulator stands `in vector` or `in tile`"));
         }
+        if operand.range.is_some() {
+            return Err(Diagnostic::invalid(operand.span, "an accumulator has all numbers of its type"));
+        }
         items.accumulator = Some(operand);
     } else if declares && p.accept_word("read") {
         items.reads.push(operand(p)?);
+    } else if declares && p.accept_word("constant") {
+        if items.constant.is_some() {
+            return Err(Diagnostic::invalid(start, "an instruction has one constant at most"));
+        }
+        items.constant = Some(constant(p)?);
     } else if declares && p.accept_word("temporary") {
         items.temporaries.push(p.name("the name of the temporary")?);
         while p.accept(",") {
@@ -137,7 +146,7 @@ fn item(p: &mut Parser, items: &mut Items) -> Checked<()> {
     } else if matches!(p.peek(), Token::Word(_)) {
         items.semantics = Some(semantics(p)?);
     } else {
-        return p.fail("`acc`, `read`, `temporary`, `encode`, the semantics or `}`");
+        return p.fail("`acc`, `read`, `constant`, `temporary`, `encode`, the semantics or `}`");
     }
     Ok(())
 }
@@ -166,7 +175,25 @@ fn operand(p: &mut Parser) -> Checked<Operand> {
     } else {
         return p.fail("`in vector`, `in tile` or `broadcast`");
     };
-    Ok(Operand { dtype, shape, name, form, span: start.to(p.last()) })
+    let range = match p.accept_word("from") {
+        true => {
+            let least = p.integer("the least number")?;
+            p.expect_word("to")?;
+            Some((least, p.integer("the greatest number")?))
+        }
+        false => None,
+    };
+    Ok(Operand { dtype, shape, name, form, range, span: start.to(p.last()) })
+}
+
+/// After `constant`: type, name, value.
+fn constant(p: &mut Parser) -> Checked<Constant> {
+    let start = p.span();
+    let Some(dtype) = p.dtype() else { return p.fail("an integer type, as in `constant i16 ones = 1`") };
+    let name = p.name("the name of the constant")?;
+    p.expect("=")?;
+    let value = p.integer("the number in each lane")?;
+    Ok(Constant { dtype, name, value, span: start.to(p.last()) })
 }
 
 fn semantics(p: &mut Parser) -> Checked<Semantics> {

@@ -18,6 +18,9 @@ impl Display for Instruction {
         writeln!(f, "instruction {} needs {} {{", self.name, features.join(" "))?;
         writeln!(f, "    acc {}", self.accumulator)?;
         self.reads.iter().try_for_each(|o| writeln!(f, "    read {o}"))?;
+        if let Some(c) = &self.constant {
+            writeln!(f, "    constant {} {} = {}", c.dtype, c.name, c.value)?;
+        }
         if !self.temporaries.is_empty() {
             writeln!(f, "    temporary {}", list(&self.temporaries, |n| n.to_string()))?;
         }
@@ -52,7 +55,11 @@ impl Display for Operand {
             Form::Tile => "in tile",
             Form::Broadcast => "broadcast",
         };
-        write!(f, " {} {form}", self.name)
+        write!(f, " {} {form}", self.name)?;
+        match self.range {
+            Some((least, greatest)) => write!(f, " from {least} to {greatest}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Instruction {
     pub accumulator: Operand,
     /// The operands that are read, in their order.
     pub reads: Vec<Operand>,
+    /// `constant i16 ones = 1`: a number in each lane of a register.
+    pub constant: Option<Constant>,
     /// Registers for what one instruction of the row leaves for the next.
     pub temporaries: Vec<Name>,
     pub semantics: Semantics,
@@ -36,7 +38,7 @@ pub struct Instruction {
     pub code: Vec<Code>,
 }
 
-/// `acc i32(16) C in vector`, or `read u8(4) A broadcast`.
+/// `acc i32(16) C in vector`, `read u8(4) A broadcast` or `read u8(16, 4) B in vector from 0 to 15`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Operand {
     pub dtype: DType,
@@ -44,6 +46,18 @@ pub struct Operand {
     pub shape: Vec<i64>,
     pub name: Name,
     pub form: Form,
+    /// The least and the greatest number, where the text gives them.
+    pub range: Option<(i64, i64)>,
+    /// Place in the text.
+    pub span: Span,
+}
+
+/// `constant i16 ones = 1`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Constant {
+    pub dtype: DType,
+    pub name: Name,
+    pub value: i64,
     /// Place in the text.
     pub span: Span,
 }

@@ -34,6 +34,19 @@ const SDOT: &str = r#"instruction sdot needs dotprod {
 }
 "#;
 
+const FOUR_BITS: &str = r#"instruction nibbles needs avx2 {
+    acc i32(8) C in vector
+    read i8(4) A broadcast
+    read u8(8, 4) B in vector from 0 to 15
+    constant i16 ones = 1
+    temporary t
+    C(j) += i32(A(q)) * i32(B(j, q))
+    encode "VEX.256.66.0F38.WIG 04 /r" reg = t, vvvv = B, rm = A
+    encode "VEX.256.66.0F.WIG F5 /r" reg = t, vvvv = t, rm = ones
+    encode "VEX.256.66.0F.WIG FE /r" reg = C, vvvv = C, rm = t
+}
+"#;
+
 fn row(text: &str) -> TensorInstruction {
     let mut rows = parse("rows.tile", text).and_then(|file| declare(&file)).unwrap();
     assert_eq!(rows.len(), 1);
@@ -42,7 +55,7 @@ fn row(text: &str) -> TensorInstruction {
 
 #[test]
 fn declarations_print_as_they_are_written() {
-    for text in [VPDPBUSD, SATURATING, SDOT] {
+    for text in [VPDPBUSD, SATURATING, SDOT, FOUR_BITS] {
         let file = parse("rows.tile", text).unwrap();
         assert_eq!(file.to_string(), text);
     }
@@ -65,6 +78,37 @@ fn a_declaration_is_a_row() {
     assert_eq!(*word, 0x4e80_9400);
     assert_eq!(registers[..], [(Slot::Operand(2), 16), (Slot::Operand(1), 5), (Slot::Operand(0), 0)]);
     assert_eq!(row(&SDOT.replace("B(j, q))\n", "B(j, q)) summed over q descending\n")).order, SumOrder::Descending);
+}
+
+/// A constant has a register behind those of the operands, and a range is that of the numbers in trials.
+#[test]
+fn ranges_and_constants_are_those_of_trials() {
+    let row = row(FOUR_BITS);
+    assert_eq!(
+        (row.operands[2].range, row.constant_bits(), row.temporaries()),
+        (Some((0, 15)), Some((DType::I16, 1)), 1)
+    );
+    let trials = row.trials();
+    assert!(trials.iter().all(|t| t.len() == 4 && t[2].iter().all(|&b| b < 16) && t[3] == [1, 0].repeat(16)));
+    for end in [0, 15] {
+        assert!(trials.iter().any(|t| t[2].iter().all(|&b| b == end)), "{end}");
+    }
+    let range = |from, to, message, under| refused(FOUR_BITS, from, to, message, under);
+    range(
+        "from 0 to 15",
+        "from 1 to 15",
+        "a range of u8 has 0 and lies in 0 to 255",
+        "u8(8, 4) B in vector from 1 to 15",
+    );
+    range("to 15", "to 256", "a range of u8 has 0 and lies in 0 to 255", "u8(8, 4) B in vector from 0 to 256");
+    range("C in vector", "C in vector from 0 to 1", "an accumulator has all numbers", "i32(8) C in vector from 0 to 1");
+    range("ones = 1", "ones = 32768", "32768 is not a number of i16", "i16 ones = 32768");
+    range("constant i16", "constant f32", "a constant is an integer of up to 64 bits, not f32", "f32 ones = 1");
+    range("    temporary", "    constant i8 twos = 2\n    temporary", "one constant at most", "constant");
+    range("rm = ones", "rm = t", "no encoding names `ones`", "ones");
+    let written = FOUR_BITS.replace("reg = t, vvvv = B", "reg = ones, vvvv = B");
+    let error = super::parse("rows.tile", &written).unwrap_err().to_string();
+    assert!(error.contains("writes the constant, which is only read"), "{error}");
 }
 
 /// The code by element is a row of its own, with the operand in the lowest lane.
@@ -249,8 +293,9 @@ fn a_target_has_the_rows_of_its_features_and_width() {
         target.with_instructions(rows).instructions.iter().map(|row| row.name.to_string()).collect()
     };
     let sums = ["vfmadd231ps", "vfmadd231pd", "vfmadd231ps_by_lanes", "vfmadd231pd_by_lanes"];
+    let integers = ["vpmaddwd", "vpmaddubsw_of_4_bits"];
     let rows_of =
-        |suffix: &str| -> Vec<String> { sums.iter().chain(&["vpmaddwd"]).map(|r| format!("{r}{suffix}")).collect() };
+        |suffix: &str| -> Vec<String> { sums.iter().chain(&integers).map(|r| format!("{r}{suffix}")).collect() };
     assert_eq!(names(Target::avx512()), rows_of(""));
     assert_eq!(names(Target::avx2()), rows_of("_ymm"));
     assert!(names(Target::avx512_vnni()).contains(&"vpdpbusd".to_string()));

@@ -98,7 +98,7 @@ pub fn match_grouped(
         return mismatch(MismatchPart::Body, reason);
     }
     let pairing = Pairing { row, scop, id, references };
-    let summands = pairing.summands(&s.body, &|operand, access| pairing.fits_group(operand, access, [lane, group]))?;
+    let summands = pairing.summands(&s.body, &|operand, part| pairing.fits_group(operand, part, [lane, group]))?;
     let vector = one_vector(&summands, &|access| {
         let position = references.iter().position(|r| r.access.as_ref() == Some(access))?;
         Some((position, references[position].depends(lane)))
@@ -162,14 +162,13 @@ fn is_plain(summands: &[Vec<Part>]) -> bool {
     summands.len() == 1 && summands[0].iter().all(Part::is_whole)
 }
 
-/// The read that differs from lane to lane, the same one in each summand, where the other operand of each is the same in all lanes,
-/// and whole. `varies` gives the position of a read and whether it differs.
+/// The read that differs from lane to lane, the same one in each summand, where the other operand of each is the same in all lanes.
+/// `varies` gives the position of a read and whether it differs.
 fn one_vector(summands: &[Vec<Part>], varies: &dyn Fn(&Access) -> Option<(usize, bool)>) -> Option<usize> {
     let of_summand = |parts: &Vec<Part>| {
         let [a, b] = &parts[..] else { return None };
         match (varies(a.access)?, varies(b.access)?) {
-            ((vector, true), (_, false)) if b.is_whole() => Some(vector),
-            ((_, false), (vector, true)) if a.is_whole() => Some(vector),
+            ((vector, true), (_, false)) | ((_, false), (vector, true)) => Some(vector),
             _ => None,
         }
     };
@@ -239,9 +238,9 @@ impl Pairing<'_> {
     ///
     /// # Errors
     /// Why it cannot.
-    fn fits_group(&self, operand: usize, access: &Access, [lane, group]: [Var; 2]) -> Result<(), String> {
+    fn fits_group(&self, operand: usize, part: &Part, [lane, group]: [Var; 2]) -> Result<(), String> {
         let (row, s, o) = (self.row, self.statement(), &self.row.operands[operand]);
-        let (tensor, r) = self.read(o, access, false)?;
+        let ((tensor, r), access) = (self.read(o, part, false)?, part.access);
         let (lane_name, group_name) = (self.name(lane), self.name(group));
         if access.buffer == s.target {
             return Err(format!("operand `{tensor}` is the accumulator"));

@@ -7,7 +7,8 @@
 //! reading them. Zero points are a term of each block's sum, the sum of its digits times the zero point.
 //!
 //! A number is as exact as the largest one of its block: [`ERRORS`]. Where a block has not-a-numbers or infinities, so have the
-//! results of its row. Targets without products of bytes widen the weights for a single row, and multiply f32 for more.
+//! results of its row. Targets without products of bytes may have those of numbers of 4 bits; else they widen the weights for a single row, and
+//! multiply f32 for more.
 
 use crate::expr::{BinaryOp, UnaryOp};
 use crate::graph::cost::group;
@@ -58,7 +59,7 @@ pub fn block_product(network: &mut Network, m: &Match) -> Option<Id> {
 
 /// A product of few rows of f32 with constant numbers of 8 bits whose columns have a scale for each block of rows.
 pub fn matmul_in_digits(network: &mut Network, m: &Match) -> Option<Id> {
-    network.byte_products?;
+    type_of_weights(network)?;
     let (x, weights, scales) = few_rows_of_blocks(network, m)?;
     let &[blocks, _, columns] = network.shape(weights) else { return None };
     let scales = network.reshape(scales, &[blocks, columns])?;
@@ -67,10 +68,15 @@ pub fn matmul_in_digits(network: &mut Network, m: &Match) -> Option<Id> {
     network.reshape(product, &shape)
 }
 
+/// The type of weights that the target multiplies with digits in i8: with all numbers of that type, or with those of 4 bits.
+fn type_of_weights(network: &Network) -> Option<DType> {
+    network.byte_products.or(network.four_bit_products.then_some(DType::U8))
+}
+
 /// The product of `x` (rows, blocks, terms) in f32 with constant weights (blocks, terms, columns) in i8 and scales (blocks, columns), in so many
 /// digits.
 fn in_digits(network: &mut Network, [x, weights, scales]: [Id; 3], count: i64) -> Option<Id> {
-    let first = network.byte_products?;
+    let first = type_of_weights(network)?;
     let (&[rows, blocks, terms], DType::F32) = (network.shape(x), network.ty(x).dtype) else { return None };
     let error = *ERRORS.get(count as usize - 1)?;
     // Fewer digits than those of f32 are what the file permits, whatever their error.
@@ -79,6 +85,9 @@ fn in_digits(network: &mut Network, [x, weights, scales]: [Id; 3], count: i64) -
         return None;
     }
     let weights = Weights::of(network, weights, first)?;
+    if network.byte_products.is_none() && !weights.packed {
+        return None;
+    }
     let unit = match count {
         OF_FLOATS => units(network, x, BITS)?,
         _ => units_of(network, x, LARGEST[count as usize - 1])?,

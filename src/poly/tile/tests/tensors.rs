@@ -281,3 +281,75 @@ fn products_in_matrices_are_exact_in_any_size() {
     let compiled = compile_stages(&p, "product", &target);
     assert_eq!(compiled.tiled.report.phases[0].instruction.as_deref(), Some("usdot"));
 }
+
+/// `C(m,n) += i32(A(m,k) & masks[0]) * i32(B(k,n) & masks[1])`, of which a mask may be absent.
+fn product_of_parts([m, n, k]: [i64; 3], types: [DType; 2], masks: [Option<u8>; 2]) -> Program {
+    let mut p = product(m, n, k, types, Role::Constant);
+    let part = |b: usize, index: Vec<_>| {
+        let read = Expr::load(BufferId(b as u32), index);
+        let mask = |bits: u8| Expr::Const(Scalar { dtype: types[b], bits: bits.into() });
+        Expr::cast(DType::I32, masks[b].map_or(read.clone(), |bits| Expr::binary(BinaryOp::And, read, mask(bits))))
+    };
+    p.definitions.last_mut().unwrap().body = mul(part(0, vec![v(0), v(2)]), part(1, vec![v(2), v(1)]));
+    p
+}
+
+/// A row whose operand has a range takes reads that are proven to lie in it, in lanes or the same in all of them, and says so of others.
+#[test]
+fn numbers_of_few_bits_have_rows_of_their_own() {
+    let mut rng = StdRng::seed_from_u64(4);
+    let other = "operand `B` may have other numbers than 0 to 15";
+    for target in [Target::avx512(), Target::avx2()] {
+        let ranged = |r: &&TensorInstruction| r.operands[2].range.is_some() && target.misfit(r).is_none();
+        let row = rows().iter().find(ranged).unwrap();
+        let mut broadcast = row.clone();
+        // The range of the operand that is the same in all lanes: 7 bits by 8.
+        (broadcast.operands[1].dtype, broadcast.operands[1].range) = (DType::U8, Some((0, 127)));
+        (broadcast.operands[2].dtype, broadcast.operands[2].range) = (DType::I8, None);
+        for (types, masks, why) in [
+            ([DType::I8, DType::U8], [None, Some(15)], ""),
+            ([DType::I8, DType::U8], [None, Some(7)], ""),
+            ([DType::I8, DType::U8], [Some(63), Some(15)], ""),
+            ([DType::I8, DType::U8], [None, Some(31)], other),
+            ([DType::I8, DType::U8], [None, None], other),
+            ([DType::U8, DType::I8], [Some(127), None], ""),
+            ([DType::U8, DType::I8], [None, None], "operand `A` may have other numbers than 0 to 127"),
+        ] {
+            let row = if types[0] == DType::U8 { &broadcast } else { row };
+            let target = target.clone().with_instructions([row]);
+            let sizes = [rng.random_range(1..9), rng.random_range(16..70), rng.random_range(16..90)];
+            let p = product_of_parts(sizes, types, masks);
+            let given = random(&p, &mut rng);
+            let compiled = compile_stages(&p, "parts", &target);
+            let report = compiled.tiled.report.to_string();
+            assert_eq!(is_tensor(&compiled), why.is_empty(), "{}, {masks:?}: {report}", target.name);
+            assert!(report.contains(why), "{report}");
+            assert!(output(&compiled, &given).data == evaluate(&p, &given)[0].data, "{sizes:?}, {masks:?}");
+        }
+    }
+}
+
+/// The summands of a step share the operand in lanes, which is packed once: others are computed without.
+#[test]
+fn summands_of_several_operands_in_lanes_are_computed_without() {
+    let mut rng = StdRng::seed_from_u64(6);
+    for shared in [true, false] {
+        let mut p = Program::default();
+        let names = ["A0", "A1", "B0", "B1"];
+        let shapes = [[20, 40], [20, 40], [40, 33], [40, 33]];
+        let ids: Vec<BufferId> = names.iter().zip(shapes).map(|(n, s)| tensor(&mut p, Role::Constant, n, &s)).collect();
+        let c = tensor(&mut p, Role::Output, "C", &[20, 33]);
+        for (id, dtype) in ids.iter().zip([DType::U8, DType::U8, DType::I8, DType::I8]) {
+            p.tensors[id.0 as usize].dtype = dtype;
+        }
+        p.tensors[c.0 as usize].dtype = DType::I32;
+        let wide = |b: usize, index| Expr::cast(DType::I32, Expr::load(ids[b], index));
+        let term = |a: usize, b: usize| mul(wide(a, vec![v(0), v(2)]), wide(b, vec![v(2), v(1)]));
+        let body = Expr::binary(BinaryOp::Add, term(0, 2), term(1, if shared { 2 } else { 3 }));
+        define(&mut p, c, "m 20, n 33, k 40", 2, Some(BinaryOp::Add), vec![], body);
+        let given = random(&p, &mut rng);
+        let compiled = compile_stages(&p, "summands", &target());
+        assert_eq!(is_tensor(&compiled), shared, "{}", compiled.tiled.report);
+        assert!(output(&compiled, &given).data == evaluate(&p, &given)[0].data, "{shared}");
+    }
+}
