@@ -116,7 +116,7 @@ fn orders_of_sums_round_apart() {
     assert_eq!((sum(Grouped, one, across), sum(Apart, one, across)), (one, one + ulp));
 }
 
-/// What one order of the factors has found is forgotten where the other order is tried.
+/// Operands that one order of the factors has found are forgotten where the other order is tried.
 #[test]
 fn the_other_order_of_factors_starts_anew() {
     let row = vpdpbusd();
