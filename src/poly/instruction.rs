@@ -220,8 +220,12 @@ impl<'a> Pairing<'a> {
         // A read that fits no operand says more than one that another order of factors put in the wrong place.
         let mut nowhere = None;
         visit_parts(body, &mut |part| {
-            let mut reasons = (1..self.row.operands.len()).map(|operand| fits(operand, part).err());
             if nowhere.is_none() {
+                // What keeps a read from an operand of its type says more than another type.
+                let dtype = self.scop.tensor(part.access.buffer).dtype;
+                let mut operands: Vec<usize> = (1..self.row.operands.len()).collect();
+                operands.sort_by_key(|&operand| self.row.operands[operand].dtype != dtype);
+                let mut reasons = operands.into_iter().map(|operand| fits(operand, part).err());
                 nowhere = reasons
                     .try_fold(None, |first: Option<String>, reason| reason.map(|why| first.or(Some(why))))
                     .flatten();

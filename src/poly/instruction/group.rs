@@ -126,11 +126,11 @@ pub fn match_grouped(
     })
 }
 
-/// The mismatch of a statement with rows of fused products and sums, `why`, or that of another row where more of the statement fits it:
-/// of rows whose types a sum reads, or else of others.
+/// The mismatch of a statement with rows of fused products and sums, `why`, or where the target has none for its type, that of the row that fits
+/// a sum best: of rows whose types it reads, or else of others.
 pub fn closest(why: Mismatch, rows: &[TensorInstruction], scop: &Scop, id: StatementId, lane: Var) -> Mismatch {
     let s = scop.statement(id);
-    if s.reduce != Some(BinaryOp::Add) {
+    if why.part != MismatchPart::Table || s.reduce != Some(BinaryOp::Add) {
         return why;
     }
     let references = references(scop, id);
@@ -153,8 +153,7 @@ pub fn closest(why: Mismatch, rows: &[TensorInstruction], scop: &Scop, id: State
             }
         }
     }
-    let nearer = |m: &Mismatch| m.part > why.part || why.part == MismatchPart::Table;
-    best.map(|b| b.1).filter(nearer).unwrap_or(why)
+    best.map_or(why, |b| b.1)
 }
 
 /// Returns true for one term of whole elements.
