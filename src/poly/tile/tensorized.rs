@@ -257,7 +257,8 @@ impl Phase<'_> {
         inside: &dyn Fn(Var) -> bool,
     ) -> Vec<Grouped> {
         let mut matches = vec![];
-        for row in self.target.instructions.iter().filter(|row| !is_fma(row)) {
+        let sums = self.scop.tensor(self.scop.statement(id).target).dtype;
+        for row in self.target.instructions.iter().filter(|row| row.operands[0].dtype == sums && !is_fma(row)) {
             for lane in axes.iter().filter(|a| a.parallel && a.movable && a.extent > 1) {
                 for group in axes.iter().filter(|a| a.extent > 1 && inside(a.iterator)) {
                     let pair = [lane.iterator, group.iterator];
