@@ -70,7 +70,7 @@ use crate::expr::BufferId;
 use crate::expr::Var;
 use crate::expr::interval::ceil_div;
 use crate::runtime::{Error, Result};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// One function for each phase of `nest`.
 pub fn lower(nest: &LoopNest, target: &Target) -> Result<Vec<Function>> {
@@ -84,7 +84,7 @@ pub fn lower(nest: &LoopNest, target: &Target) -> Result<Vec<Function>> {
 fn lower_phase(
     nest: &LoopNest,
     target: &Target,
-    widths: &HashMap<Var, usize>,
+    widths: &FxHashMap<Var, usize>,
     stmt: &Stmt,
     name: String,
 ) -> Result<Function> {

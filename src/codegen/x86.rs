@@ -30,10 +30,10 @@ use crate::codegen::vcode::operands::{Class, PerClass};
 use crate::codegen::vcode::{Function, Inst, VType};
 use crate::codegen::x86::emitter::{Emitter, Frame, X86, at, on_stack, repeated};
 use crate::runtime::Result;
+use constants::Constants;
 use dynasmrt::relocations::{Relocation, RelocationKind, RelocationSize};
 use dynasmrt::x64::X64Relocation;
 use dynasmrt::{DynamicLabel, DynasmApi, DynasmLabelApi, dynasm};
-use constants::Constants;
 use encode::{Encoding, Memory, Rm, Width, encode};
 use opcode::Op;
 

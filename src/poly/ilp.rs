@@ -58,7 +58,8 @@ use crate::poly::statement::{Role, StatementId};
 use crate::runtime::{Error, Result};
 use component::{components, order, within};
 use row::{Attempt, PARALLEL, SERIAL};
-use std::collections::{BTreeMap, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
 /// Size of a tile row until the cache model chooses one.
 const TILE: i64 = 32;
@@ -167,7 +168,7 @@ impl<'a> Scheduler<'a> {
             weights,
             innermost: BTreeMap::new(),
             tiled: false,
-            generators: HashMap::new(),
+            generators: FxHashMap::default(),
             effort,
             limit: effort,
             kept: vec![],

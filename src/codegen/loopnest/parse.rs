@@ -7,7 +7,7 @@ use crate::expr::scalar::Value;
 use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Literals, Scalar, UnaryOp};
 use crate::expr::{Affine, Var};
 use crate::runtime::{DType, Error, Result};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Parses one kernel. `Invalid` names the line.
 pub fn nest(text: &str) -> Result<LoopNest> {
@@ -68,8 +68,8 @@ pub(crate) struct Parser {
     tokens: Vec<(String, usize)>,
     position: usize,
     nest: LoopNest,
-    pub buffers: HashMap<String, BufferId>,
-    pub vars: HashMap<String, Var>,
+    pub buffers: FxHashMap<String, BufferId>,
+    pub vars: FxHashMap<String, Var>,
 }
 
 impl Parser {
@@ -80,8 +80,8 @@ impl Parser {
             tokens: tokens(text),
             position: 0,
             nest: LoopNest { name: String::new(), buffers: vec![], vars: vec![], body: vec![] },
-            buffers: HashMap::new(),
-            vars: HashMap::new(),
+            buffers: FxHashMap::default(),
+            vars: FxHashMap::default(),
         }
     }
 

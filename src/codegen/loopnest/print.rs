@@ -19,7 +19,7 @@ use crate::expr::Bound;
 use crate::expr::text::{self, affine, literals, scalar};
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::fmt::Write;
 
 impl std::fmt::Display for LoopNest {
@@ -34,7 +34,7 @@ pub fn nest(nest: &LoopNest) -> String {
         buffers: unique_names(nest.buffers.iter().map(|b| b.name.as_str())),
         vars: nest.vars.iter().map(|n| identifier(n)).collect(),
     };
-    let mut p = Printer { nest, names, seen: HashMap::new(), out: String::new() };
+    let mut p = Printer { nest, names, seen: FxHashMap::default(), out: String::new() };
     let _ = writeln!(p.out, "kernel {} {{", identifier(&nest.name));
     for (b, name) in nest.buffers.iter().zip(&p.names.buffers) {
         let _ = writeln!(p.out, "  {name}: {};", buffer_type(b));
@@ -56,11 +56,11 @@ pub(crate) fn identifier(name: &str) -> String {
 
 /// The names, later ones with `#n` where an earlier one has the same.
 pub(crate) fn unique_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut seen = HashMap::new();
+    let mut seen = FxHashMap::default();
     names.map(|n| number(&mut seen, identifier(n))).collect()
 }
 
-fn number(seen: &mut HashMap<String, usize>, name: String) -> String {
+fn number(seen: &mut FxHashMap<String, usize>, name: String) -> String {
     let n = seen.entry(name.clone()).or_insert(0);
     *n += 1;
     if *n == 1 { name } else { format!("{name}#{n}") }
@@ -96,7 +96,7 @@ pub(crate) struct Names {
 struct Printer<'a> {
     nest: &'a LoopNest,
     names: Names,
-    seen: HashMap<String, usize>,
+    seen: FxHashMap<String, usize>,
     out: String,
 }
 

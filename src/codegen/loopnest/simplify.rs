@@ -21,7 +21,7 @@ use crate::expr::Bound;
 use crate::expr::interval::Facts;
 use crate::expr::{Access, Expr, Index};
 use crate::expr::{Affine, Var};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Unrolled vector statements that splitting may add to one phase: about 30 kB of machine code.
 const COPIED_STORES: i64 = 3000;
@@ -30,7 +30,7 @@ const COPIED_STORES: i64 = 3000;
 pub fn simplify(nest: &LoopNest) -> LoopNest {
     let mut s = Simplifier { names: &nest.vars, vars: vec![], budget: 0 };
     let mut body = vec![];
-    let (mut env, mut facts) = (Env::new(), Facts::new(0));
+    let (mut env, mut facts) = (Env::default(), Facts::new(0));
     for stmt in &nest.body {
         s.budget = COPIED_STORES;
         // phases stay apart: a phase that became several statements is put into a loop of one iteration
@@ -49,7 +49,7 @@ pub fn simplify(nest: &LoopNest) -> LoopNest {
 }
 
 /// The substitution of each variable of the old nest in the new one.
-type Env = HashMap<Var, Affine>;
+type Env = FxHashMap<Var, Affine>;
 
 struct Simplifier<'a> {
     names: &'a [String],

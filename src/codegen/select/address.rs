@@ -15,7 +15,8 @@ use crate::expr::interval::ceil_div;
 use crate::expr::narrow::{Interval, dtype_range};
 use crate::expr::{Affine, Var};
 use crate::runtime::{Error, Result};
-use std::collections::{BTreeSet, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 
 /// Assigns registers to pointers and integers and flattens the tree.
 pub fn flatten(tree: Tree, name: String, parallel: Option<i64>) -> Result<Function> {
@@ -31,8 +32,8 @@ pub fn flatten(tree: Tree, name: String, parallel: Option<i64>) -> Result<Functi
             wave: None,
             instructions: vec![],
         },
-        registers: HashMap::new(),
-        values: HashMap::new(),
+        registers: FxHashMap::default(),
+        values: FxHashMap::default(),
         intervals: Intervals::default(),
     };
     for pointer in free_pointers(&tree.nodes, &tree.pointers) {
@@ -116,8 +117,8 @@ fn parent(p: &Pointer, v: Var) -> Pointer {
 struct Flattener<'a> {
     pointers: &'a [Pointer],
     function: Function,
-    registers: HashMap<Pointer, Gpr>,
-    values: HashMap<Var, Gpr>,
+    registers: FxHashMap<Pointer, Gpr>,
+    values: FxHashMap<Var, Gpr>,
     intervals: Intervals,
 }
 

@@ -11,13 +11,13 @@ use crate::codegen::select::tree::{Loop, Node, Pointer, Root, Tree};
 use crate::codegen::vcode::operands::{Class, Group};
 use crate::codegen::vcode::{Inst, VType};
 use crate::expr::Affine;
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Leaves out what was computed before in the same body.
 pub fn share(mut tree: Tree) -> Tree {
     let mut definitions = vec![0u32; tree.vregs as usize];
     count_definitions(&tree.nodes, &mut definitions);
-    let mut pass = Pass { pointers: &tree.pointers, definitions, shared: HashMap::new() };
+    let mut pass = Pass { pointers: &tree.pointers, definitions, shared: FxHashMap::default() };
     pass.body(&mut tree.nodes);
     tree
 }
@@ -49,13 +49,13 @@ struct Pass<'a> {
     /// The number of instructions that write each register.
     definitions: Vec<u32>,
     /// Registers left out, with those that have their values.
-    shared: HashMap<u32, u32>,
+    shared: FxHashMap<u32, u32>,
 }
 
 impl Pass<'_> {
     fn body(&mut self, nodes: &mut Vec<Node>) {
         let around = nodes.iter().any(|n| matches!(n, Node::Loop(_)));
-        let mut known: HashMap<Key, u32> = HashMap::new();
+        let mut known: FxHashMap<Key, u32> = FxHashMap::default();
         nodes.retain_mut(|node| {
             match node {
                 Node::Loop(Loop { body, .. }) | Node::If { body, .. } => self.body(body),
@@ -74,7 +74,7 @@ impl Pass<'_> {
                     None => drop(known.insert(key, dst)),
                 }
             }
-            let mut written = HashSet::new();
+            let mut written = FxHashSet::default();
             roots_written(node, self.pointers, &mut written);
             if !written.is_empty() {
                 known.retain(|key, _| match key {
@@ -130,7 +130,7 @@ impl Pass<'_> {
 }
 
 /// The memory that a node writes.
-fn roots_written(node: &Node, pointers: &[Pointer], roots: &mut HashSet<Root>) {
+fn roots_written(node: &Node, pointers: &[Pointer], roots: &mut FxHashSet<Root>) {
     match node {
         Node::Inst(inst) if inst.writes_memory() => {
             roots.extend(inst.address().map(|a| pointers[a.base.index()].root));

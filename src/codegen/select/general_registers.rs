@@ -19,7 +19,8 @@ use crate::codegen::select::uses::{remove, uses};
 use crate::codegen::vcode::operands::{Class, Group};
 use crate::codegen::vcode::{Function, Gpr, Inst, Lane, Vreg};
 use forms::{Forms, Rewriter, is_one_integer, number};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use rustc_hash::FxHashSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// General-purpose registers left for temporaries and for what instructions need.
 const SPARE: usize = 2;
@@ -161,14 +162,14 @@ struct Mentions {
     /// For each instruction the innermost loop around it.
     around: Vec<Option<u32>>,
     /// Values and the loops whose bodies mention them.
-    mentioned: HashSet<(u32, u32)>,
+    mentioned: FxHashSet<(u32, u32)>,
 }
 
 impl Mentions {
     fn of(function: &Function, live: &Liveness) -> Mentions {
         let mut open = vec![];
         let mut around = Vec::with_capacity(function.insts.len());
-        let mut mentioned = HashSet::new();
+        let mut mentioned = FxHashSet::default();
         for (index, inst) in function.insts.iter().enumerate() {
             around.push(open.last().copied());
             match inst {

@@ -6,7 +6,7 @@
 use crate::codegen::select::register_pressure::{RegisterPressure, defined, used};
 use crate::codegen::select::tree::{Loop, Node, Pointer, Root};
 use crate::expr::{Affine, Var};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Moves the invariant instructions of a loop before it.
 pub fn hoist_invariants(mut l: Loop, registers: usize, pointers: &[Pointer]) -> Vec<Node> {
@@ -18,9 +18,9 @@ pub fn hoist_invariants(mut l: Loop, registers: usize, pointers: &[Pointer]) -> 
     let mut before = vec![];
     let mut room = registers.saturating_sub(1).saturating_sub(RegisterPressure::of(&l.body).greatest());
     for loads in [false, true] {
-        let mut definitions: HashMap<u32, usize> = HashMap::new();
+        let mut definitions: FxHashMap<u32, usize> = FxHashMap::default();
         l.body.iter().flat_map(defined).for_each(|r| *definitions.entry(r).or_insert(0) += 1);
-        let stored: HashSet<Root> = l.body.iter().filter_map(|n| stored_root(n, pointers)).collect();
+        let stored: FxHashSet<Root> = l.body.iter().filter_map(|n| stored_root(n, pointers)).collect();
         let mut kept = vec![];
         for node in l.body {
             let constant = |r: &u32| !definitions.contains_key(r);

@@ -14,7 +14,8 @@ use crate::codegen::vcode::lanes::Lanes;
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Addr, Inst, Lane, ShiftOp, VBinary, VType, Vreg, Zip};
 use crate::runtime::DType;
-use std::collections::{BTreeMap, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
 /// Replaces groups of gathers and of scatters.
 pub fn interleave(mut tree: Tree, target: &Target) -> Tree {
@@ -118,7 +119,7 @@ impl Pass<'_> {
             return body;
         }
         groups.sort_by_key(|group| ends(group).1 - ends(group).0);
-        let mut places: HashMap<usize, Vec<Node>> = HashMap::new();
+        let mut places: FxHashMap<usize, Vec<Node>> = FxHashMap::default();
         let mut held = vec![0; body.len()];
         for group in groups {
             let (first, last) = ends(&group);

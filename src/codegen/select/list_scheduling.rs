@@ -11,7 +11,8 @@ use crate::codegen::regalloc::liveness::{Liveness, Loop};
 use crate::codegen::target::Isa;
 use crate::codegen::vcode::operands::{Access, Class, PerClass};
 use crate::codegen::vcode::{Addr, Function, Inst};
-use std::collections::{BTreeSet, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Instructions of the longest block that is scheduled: the effort grows with the square.
@@ -75,8 +76,8 @@ type Register = (Class, u32);
 
 /// The registers of a block, and whether they count as live in all of it: those that others mention, those that are read before
 /// they are written, and those that are written more than once.
-fn shared_registers(insts: &[Inst], block: &Range<usize>) -> HashMap<Register, bool> {
-    let mut shared = HashMap::new();
+fn shared_registers(insts: &[Inst], block: &Range<usize>) -> FxHashMap<Register, bool> {
+    let mut shared = FxHashMap::default();
     for inst in &insts[block.clone()] {
         inst.registers(|class, access, r| {
             let again = access == Access::Def;
@@ -92,7 +93,7 @@ fn shared_registers(insts: &[Inst], block: &Range<usize>) -> HashMap<Register, b
 }
 
 /// Vector registers that are live throughout the loop of a block, which does not mention them.
-fn live_beside(live: &Liveness, block: &Range<usize>, shared: &HashMap<Register, bool>) -> usize {
+fn live_beside(live: &Liveness, block: &Range<usize>, shared: &FxHashMap<Register, bool>) -> usize {
     let around = |l: &Loop| (l.start as usize) < block.start && block.end <= l.end as usize;
     let Some(innermost) = live.loops.iter().rposition(around) else { return 0 };
     let mentioned: Vec<u32> = shared.keys().map(|&(class, r)| live.values.value(class, r)).collect();
@@ -112,16 +113,16 @@ struct Block<'a> {
     /// True for the first of two stores that stay neighbours.
     paired: Vec<bool>,
     /// The reads of each register that is written and read in this block alone.
-    reads: HashMap<Register, usize>,
+    reads: FxHashMap<Register, usize>,
     /// Registers in use throughout.
     fixed: PerClass<usize>,
 }
 
 impl<'a> Block<'a> {
-    fn new(insts: &'a [Inst], target: &Target, shared: &HashMap<Register, bool>) -> Block<'a> {
+    fn new(insts: &'a [Inst], target: &Target, shared: &FxHashMap<Register, bool>) -> Block<'a> {
         let mut fixed = PerClass::default();
         shared.iter().filter(|(_, shared)| **shared).for_each(|((class, _), _)| fixed[*class] += 1);
-        let mut reads: HashMap<Register, usize> = HashMap::new();
+        let mut reads: FxHashMap<Register, usize> = FxHashMap::default();
         for inst in insts {
             inst.registers(|class, access, r| {
                 if access.reads() && !shared[&(class, r)] {
@@ -223,8 +224,8 @@ impl<'a> Block<'a> {
 /// The instructions that must come before each one: those that write what it reads, and those that access what it writes.
 fn dependences(insts: &[Inst]) -> Vec<BTreeSet<usize>> {
     let mut before = vec![BTreeSet::new(); insts.len()];
-    let mut writer: HashMap<Register, usize> = HashMap::new();
-    let mut readers: HashMap<Register, Vec<usize>> = HashMap::new();
+    let mut writer: FxHashMap<Register, usize> = FxHashMap::default();
+    let mut readers: FxHashMap<Register, Vec<usize>> = FxHashMap::default();
     let mut accesses: Vec<(usize, MemoryAccess)> = vec![];
     for (i, inst) in insts.iter().enumerate() {
         if let Some(access) = MemoryAccess::of(inst, |r| writer.get(&(Class::Gpr, r)).copied()) {

@@ -6,12 +6,12 @@ use crate::codegen::select::value;
 use crate::expr::{Affine, Var};
 use crate::expr::{BufferId, Index};
 use crate::runtime::DType;
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 /// The local buffers whose elements are not known at compile time, or are more than the registers hold.
 pub(super) fn needs_memory(nest: &LoopNest, target: &Target, body: &[Stmt]) -> Vec<BufferId> {
-    let mut in_memory = HashSet::new();
-    let (mut expanded, mut vector) = (HashSet::new(), HashSet::new());
+    let mut in_memory = FxHashSet::default();
+    let (mut expanded, mut vector) = (FxHashSet::default(), FxHashSet::default());
     visit(body, &mut expanded, &mut vector, &mut |buffer, index, expanded, vector| {
         let b = nest.buffer(buffer);
         if b.kind != BufferKind::Local {
@@ -39,10 +39,10 @@ pub(super) fn needs_memory(nest: &LoopNest, target: &Target, body: &[Stmt]) -> V
     in_memory
 }
 
-pub(super) type Visit<'a> = dyn FnMut(BufferId, &[Index], &HashSet<Var>, &HashSet<Var>) + 'a;
+pub(super) type Visit<'a> = dyn FnMut(BufferId, &[Index], &FxHashSet<Var>, &FxHashSet<Var>) + 'a;
 
 /// Calls `f` on each access in `body`, with the variables that are constants once loops are expanded.
-pub(super) fn visit(body: &[Stmt], expanded: &mut HashSet<Var>, vector: &mut HashSet<Var>, f: &mut Visit) {
+pub(super) fn visit(body: &[Stmt], expanded: &mut FxHashSet<Var>, vector: &mut FxHashSet<Var>, f: &mut Visit) {
     for stmt in body {
         match stmt {
             Stmt::Loop { var, kind, body, .. } => {

@@ -12,14 +12,15 @@ use crate::codegen::select::tree::{Loop, Node, Pointer, Root, Tree};
 use crate::codegen::vcode::{Addr, Gpr, Inst};
 use crate::expr::interval::ceil_div;
 use crate::expr::{Affine, Var};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use rustc_hash::FxHashSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Smaller panels are not worth it.
 const LEAST_BYTES: i64 = 4096;
 
 /// Adds the prefetches of a phase.
 pub fn prefetch_panels(mut tree: Tree, target: &Target) -> Tree {
-    let mut written = HashSet::new();
+    let mut written = FxHashSet::default();
     find_written(&tree.nodes, &tree.pointers, &mut written);
     let mut search =
         Search { pointers: &tree.pointers, written, target, levels: vec![], aliases: vec![], loops: 0, found: vec![] };
@@ -44,7 +45,7 @@ pub fn prefetch_panels(mut tree: Tree, target: &Target) -> Tree {
     tree
 }
 
-fn find_written(nodes: &[Node], pointers: &[Pointer], written: &mut HashSet<Root>) {
+fn find_written(nodes: &[Node], pointers: &[Pointer], written: &mut FxHashSet<Root>) {
     for node in nodes {
         match node {
             Node::Inst(inst) if inst.writes_memory() => {
@@ -99,7 +100,7 @@ struct Panel {
 
 struct Search<'a> {
     pointers: &'a [Pointer],
-    written: HashSet<Root>,
+    written: FxHashSet<Root>,
     target: &'a Target,
     levels: Vec<Level>,
     /// Variables that are only another name of an affine form.
@@ -294,13 +295,13 @@ mod tests {
     }
 
     /// The lines that are asked for while panel 1 is in use.
-    fn lines(tree: &Tree, value: impl Fn(Var, i64) -> i64) -> HashSet<i64> {
+    fn lines(tree: &Tree, value: impl Fn(Var, i64) -> i64) -> FxHashSet<i64> {
         let [_, next] = &tree.pointers[..] else { panic!("{} pointers", tree.pointers.len()) };
         let all = (0..5).flat_map(|block| (0..64).step_by(2).map(move |k| (block, k)));
         all.map(|(block, k)| next.bytes.evaluate(|v| if v == Var(9) { k } else { value(v, block) }) / 64).collect()
     }
 
-    fn panel_2() -> HashSet<i64> {
+    fn panel_2() -> FxHashSet<i64> {
         (2 * PANEL / 64..3 * PANEL / 64).collect()
     }
 

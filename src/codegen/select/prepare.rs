@@ -16,23 +16,23 @@ use crate::expr::interval::{Facts, ceil_div};
 use crate::expr::narrow::Names;
 use crate::expr::{Affine, Bound, BufferId, Var};
 use crate::expr::{BinaryOp, CompareOp, Expr, Index, Scalar};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Prepares a nest for selection.
 pub struct Prepared {
     pub nest: LoopNest,
     /// Bytes of the widest lane type at work in each vector loop.
-    pub widths: HashMap<Var, usize>,
+    pub widths: FxHashMap<Var, usize>,
 }
 
 pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
     let mut nest = nest.clone();
     wrapping::as_signed(&mut nest);
     lay_out_locals(&mut nest, target);
-    let mut widths = HashMap::new();
+    let mut widths = FxHashMap::default();
     let body = nest.body.clone();
-    let mut private = HashMap::new();
-    let body = Preparer { nest: &mut nest, expanded: HashSet::new(), private: &mut private }.legalize(body);
+    let mut private = FxHashMap::default();
+    let body = Preparer { nest: &mut nest, expanded: FxHashSet::default(), private: &mut private }.legalize(body);
     let body = narrow_loops(&nest, &mut Facts::new(nest.vars.len()), &body);
     let body = split_sums(&mut nest, target, body);
     vector_widths(&nest, &body, &mut Facts::new(nest.vars.len()), &mut widths);
@@ -43,8 +43,8 @@ pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
 
 /// Gives each local buffer strides with the dimension that vector loops run along innermost, padded to whole vectors.
 pub fn lay_out_locals(nest: &mut LoopNest, target: &Target) {
-    let mut vectors = HashSet::new();
-    let mut along: HashMap<usize, HashSet<usize>> = HashMap::new();
+    let mut vectors = FxHashSet::default();
+    let mut along: FxHashMap<usize, FxHashSet<usize>> = FxHashMap::default();
     nest.body.iter().for_each(|s| {
         s.visit(&mut |stmt| match stmt {
             Stmt::Loop { var, kind: LoopKind::Vector, .. } => {
@@ -83,9 +83,9 @@ pub fn lay_out_locals(nest: &mut LoopNest, target: &Target) {
 struct Preparer<'a> {
     nest: &'a mut LoopNest,
     /// Unrolled variables in scope.
-    expanded: HashSet<Var>,
+    expanded: FxHashSet<Var>,
     /// Temporaries of each vector loop that have an element for each of its iterations.
-    private: &'a mut HashMap<Var, Vec<BufferId>>,
+    private: &'a mut FxHashMap<Var, Vec<BufferId>>,
 }
 
 impl Preparer<'_> {
@@ -243,7 +243,7 @@ fn looks_up(nest: &LoopNest, facts: &Facts, body: &[Stmt]) -> bool {
 }
 
 /// Finds the widest lane type in each vector loop; returns that of `body`.
-fn vector_widths(nest: &LoopNest, body: &[Stmt], facts: &mut Facts, widths: &mut HashMap<Var, usize>) -> usize {
+fn vector_widths(nest: &LoopNest, body: &[Stmt], facts: &mut Facts, widths: &mut FxHashMap<Var, usize>) -> usize {
     widths_inside(nest, body, facts, &mut vec![], widths)
 }
 
@@ -253,7 +253,7 @@ fn widths_inside(
     body: &[Stmt],
     facts: &mut Facts,
     vectors: &mut Vec<Var>,
-    widths: &mut HashMap<Var, usize>,
+    widths: &mut FxHashMap<Var, usize>,
 ) -> usize {
     let mut most = 1;
     for stmt in body {

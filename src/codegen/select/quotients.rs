@@ -9,7 +9,8 @@ use crate::codegen::select::uses::{remove, uses};
 use crate::codegen::target::Isa;
 use crate::codegen::vcode::operands::{Class, Group};
 use crate::codegen::vcode::{Function, Inst, Lane, VBinary, VUnary};
-use std::collections::{BTreeSet, HashSet};
+use rustc_hash::FxHashSet;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Makes divisions of the quotients that take longer, and products of the roots that do.
@@ -86,7 +87,7 @@ fn waits_for_itself(insts: &[Inst], index: usize) -> bool {
         Inst::VUnary { dst, a, .. } => (dst, [a, a]),
         _ => return false,
     };
-    let mut reached = HashSet::from([dst.0]);
+    let mut reached = FxHashSet::from_iter([dst.0]);
     loop {
         let before = reached.len();
         for inst in insts {

@@ -7,21 +7,21 @@
 use crate::codegen::select::tree::Node;
 use crate::codegen::vcode::Vreg;
 use crate::codegen::vcode::operands::Class;
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Live vector registers of a loop body.
 pub struct RegisterPressure {
     /// Live registers after each instruction.
     live: Vec<usize>,
     /// The last instruction that uses each register, or defines it where nothing uses it.
-    last: HashMap<u32, usize>,
-    carried: HashSet<u32>,
+    last: FxHashMap<u32, usize>,
+    carried: FxHashSet<u32>,
 }
 
 impl RegisterPressure {
     pub fn of(body: &[Node]) -> RegisterPressure {
-        let (mut first, mut last) = (HashMap::new(), HashMap::new());
-        let mut carried = HashSet::new();
+        let (mut first, mut last) = (FxHashMap::default(), FxHashMap::default());
+        let mut carried = FxHashSet::default();
         for (i, node) in body.iter().enumerate() {
             for r in used(node) {
                 if !first.contains_key(&r) {

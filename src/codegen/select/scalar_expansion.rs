@@ -7,7 +7,7 @@
 
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopNest, Stmt};
 use crate::expr::{Affine, BufferId, Expr, Index, Var};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::ControlFlow::{self, Break, Continue};
 
 /// `body` with a last dimension of `extent` elements along `var` for each temporary that is private to an iteration;
@@ -17,7 +17,7 @@ pub fn expanded(nest: &mut LoopNest, var: Var, extent: i64, body: &[Stmt]) -> Op
     if private.is_empty() {
         return None;
     }
-    let mut new = HashMap::new();
+    let mut new = FxHashMap::default();
     for &b in &private {
         let old = nest.buffer(b);
         let shape: Vec<i64> = old.shape.iter().copied().chain([extent]).collect();
@@ -60,8 +60,8 @@ fn private(nest: &LoopNest, var: Var, body: &[Stmt]) -> Vec<BufferId> {
 }
 
 /// Numbers of accesses to each buffer.
-fn count(body: &[Stmt]) -> HashMap<BufferId, usize> {
-    let mut out = HashMap::new();
+fn count(body: &[Stmt]) -> FxHashMap<BufferId, usize> {
+    let mut out = FxHashMap::default();
     each_access(body, &mut |buffer, _| *out.entry(buffer).or_default() += 1);
     out
 }
@@ -80,7 +80,7 @@ fn each_access(body: &[Stmt], f: &mut impl FnMut(BufferId, &[Index])) {
 /// Returns true if each element of `buffer` that `body` reads was stored before by a statement of `body` itself, under no
 /// condition. Elements are told apart by constant subscripts; subscripts in variables must all be the same.
 fn is_set_first(body: &[Stmt], buffer: BufferId, var: Var) -> bool {
-    let mut lists: HashSet<Option<Vec<Affine>>> = HashSet::new();
+    let mut lists: FxHashSet<Option<Vec<Affine>>> = FxHashSet::default();
     each_access(body, &mut |b, index| {
         if b == buffer {
             lists.insert(index.iter().map(|i| i.affine().cloned()).collect());
@@ -102,7 +102,7 @@ fn is_set_first(body: &[Stmt], buffer: BufferId, var: Var) -> bool {
     if lists.iter().flatten().flatten().any(|a| a.terms.iter().any(|t| bound_inside(t.0))) {
         return false;
     }
-    let mut set: HashSet<Vec<Affine>> = HashSet::new();
+    let mut set: FxHashSet<Vec<Affine>> = FxHashSet::default();
     let walked = body.iter().try_for_each(|stmt| -> ControlFlow<()> {
         let mut fits = true;
         let mut read = |index: &[Index]| {
@@ -137,7 +137,7 @@ fn is_set_first(body: &[Stmt], buffer: BufferId, var: Var) -> bool {
 }
 
 /// `stmt` with the new buffers in place of the old ones, at the lane `var`.
-fn with_lane(stmt: &Stmt, new: &HashMap<BufferId, BufferId>, var: Var) -> Stmt {
+fn with_lane(stmt: &Stmt, new: &FxHashMap<BufferId, BufferId>, var: Var) -> Stmt {
     rewritten(stmt, &mut |buffer, index| {
         if let Some(&lanes) = new.get(buffer) {
             *buffer = lanes;

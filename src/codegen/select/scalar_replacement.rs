@@ -27,7 +27,7 @@ use crate::expr::{Affine, Var};
 use accesses::{Accesses, Reference, Shape, is_apart};
 use edits::{Edits, FirstLoad};
 use registers::{Registers, instructions};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Iterations that a value is kept, at most.
 const MAX_DISTANCE: i64 = 4;
@@ -36,7 +36,7 @@ const MAX_DISTANCE: i64 = 4;
 pub fn replace_scalars(mut tree: Tree, target: &Target) -> Tree {
     let mut registers = Registers::of(&tree);
     registers.next_var = next_var(&tree);
-    let mut pass = Pass { pointers: tree.pointers, registers, target, unknown: HashSet::new() };
+    let mut pass = Pass { pointers: tree.pointers, registers, target, unknown: FxHashSet::default() };
     tree.nodes = pass.body(tree.nodes, &mut Facts::new(1));
     tree.pointers = pass.pointers;
     tree.vregs = pass.registers.count;
@@ -69,7 +69,7 @@ struct Pass<'a> {
     registers: Registers,
     target: &'a Target,
     /// Variables without a useful range.
-    unknown: HashSet<Var>,
+    unknown: FxHashSet<Var>,
 }
 
 /// Far from overflow when scaled by strides.
@@ -124,14 +124,14 @@ impl Pass<'_> {
 
     /// An innermost loop, with the loads before it.
     fn innermost(&mut self, mut l: Loop, outside: &Facts, mut facts: Facts) -> Vec<Node> {
-        let mut defined = HashSet::new();
+        let mut defined = FxHashSet::default();
         for node in &l.body {
             self.learn(node, &mut facts);
             defined.extend(node.defines());
         }
         let accesses = Accesses::of(&l.body, &self.pointers, &self.registers);
         let reuses = self.reuses(&l, &accesses, &facts, &defined);
-        let mut chains: HashMap<usize, Vec<(usize, i64)>> = HashMap::new();
+        let mut chains: FxHashMap<usize, Vec<(usize, i64)>> = FxHashMap::default();
         for (consumer, reuse) in reuses.iter().enumerate() {
             if let Some(r) = reuse {
                 chains.entry(r.generator).or_default().push((consumer, r.distance));
@@ -190,7 +190,7 @@ impl Pass<'_> {
         accesses: &Accesses,
         edits: &mut Edits,
         facts: &Facts,
-        defined: &HashSet<Var>,
+        defined: &FxHashSet<Var>,
     ) -> Vec<Node> {
         let references = &accesses.all;
         if !l.at_least_once || l.parallel {
@@ -227,13 +227,13 @@ impl Pass<'_> {
 
     /// Finds the source of each access's value, by index; values of values are followed to the access that has it
     /// first.
-    fn reuses(&self, l: &Loop, accesses: &Accesses, facts: &Facts, defined: &HashSet<Var>) -> Vec<Option<Reuse>> {
+    fn reuses(&self, l: &Loop, accesses: &Accesses, facts: &Facts, defined: &FxHashSet<Var>) -> Vec<Option<Reuse>> {
         let references = &accesses.all;
         let nearest: Vec<Option<Reuse>> =
             (0..references.len()).map(|c| self.nearest(l, accesses, c, facts, defined)).collect();
         let follow = |c: usize| {
             let mut reuse = nearest[c]?;
-            let mut seen = HashSet::from([c]);
+            let mut seen = FxHashSet::from_iter([c]);
             while let Some(next) = nearest[reuse.generator] {
                 if !seen.insert(reuse.generator) {
                     return None;
@@ -256,7 +256,14 @@ impl Pass<'_> {
     }
 
     /// The last access of the address of load `c` before it.
-    fn nearest(&self, l: &Loop, accesses: &Accesses, c: usize, facts: &Facts, defined: &HashSet<Var>) -> Option<Reuse> {
+    fn nearest(
+        &self,
+        l: &Loop,
+        accesses: &Accesses,
+        c: usize,
+        facts: &Facts,
+        defined: &FxHashSet<Var>,
+    ) -> Option<Reuse> {
         let references = &accesses.all;
         let consumer = &references[c];
         let (_, shape, _) = consumer.value.filter(|_| !consumer.store)?;

@@ -11,7 +11,7 @@ use crate::expr::interval::Facts;
 use crate::expr::{Affine, Var};
 use crate::expr::{BinaryOp, BufferId, Expr, Scalar};
 use crate::runtime::{DType, Error};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The lane number, in affine forms over runtime variables.
 pub const LANE: Var = Var(0);
@@ -60,25 +60,25 @@ pub struct Selector<'a> {
     pub nest: &'a LoopNest,
     pub target: &'a Target,
     /// Bytes of the widest lane type of each vector loop.
-    pub widths: &'a HashMap<Var, usize>,
+    pub widths: &'a FxHashMap<Var, usize>,
     pub locals: &'a [LocalMode],
     /// Each variable of the nest over runtime variables and [`LANE`].
     pub env: Vec<Affine>,
     pub facts: Facts,
     pub next_var: u32,
     pub tree: Tree,
-    pub pointer_ids: HashMap<Pointer, Gpr>,
-    pub versions: HashMap<Vreg, u32>,
-    pub values: HashMap<Key, Known>,
+    pub pointer_ids: FxHashMap<Pointer, Gpr>,
+    pub versions: FxHashMap<Vreg, u32>,
+    pub values: FxHashMap<Key, Known>,
     /// Integers in registers: the node that defines each, without its variable.
     pub integers: Vec<(Node, Var, Option<Span>)>,
     /// Reads behind branches.
     pub branches: Vec<(Branch, Val)>,
     pub out: Vec<Node>,
     pub chunk: Chunk,
-    pub slots: HashMap<(BufferId, i64), Slot>,
+    pub slots: FxHashMap<(BufferId, i64), Slot>,
     pub deferred: Vec<Deferred>,
-    pub owners: HashMap<(BufferId, i64), i64>,
+    pub owners: FxHashMap<(BufferId, i64), i64>,
     pub frames: Vec<Frame>,
     pub reductions: Vec<Reduction>,
     /// The unrolled loop of which two iterations are done at once.
@@ -203,6 +203,6 @@ pub struct Deferred {
 /// Local vectors that a loop body writes, and those that it reads before.
 #[derive(Default)]
 pub struct Frame {
-    pub written: HashSet<(BufferId, i64)>,
-    pub exposed: HashSet<(BufferId, i64)>,
+    pub written: FxHashSet<(BufferId, i64)>,
+    pub exposed: FxHashSet<(BufferId, i64)>,
 }

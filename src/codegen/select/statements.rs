@@ -24,7 +24,7 @@ use crate::expr::interval::Facts;
 use crate::expr::{Affine, Var};
 use crate::expr::{BinaryOp, BufferId, Expr, Index};
 use crate::runtime::Error;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 pub use crate::codegen::select::state::Span;
 pub use accumulate::accumulates_over;
@@ -33,7 +33,7 @@ impl<'a> Selector<'a> {
     pub fn new(
         nest: &'a LoopNest,
         target: &'a Target,
-        widths: &'a HashMap<Var, usize>,
+        widths: &'a FxHashMap<Var, usize>,
         locals: &'a [LocalMode],
     ) -> Selector<'a> {
         Selector {
@@ -45,16 +45,16 @@ impl<'a> Selector<'a> {
             facts: Facts::new(1),
             next_var: 1,
             tree: Tree::default(),
-            pointer_ids: HashMap::new(),
-            versions: HashMap::new(),
-            values: HashMap::new(),
+            pointer_ids: FxHashMap::default(),
+            versions: FxHashMap::default(),
+            values: FxHashMap::default(),
             integers: vec![],
             branches: vec![],
             out: vec![],
             chunk: Chunk { lanes: 1, first: 0, count: 1, widest: 4 },
-            slots: HashMap::new(),
+            slots: FxHashMap::default(),
             deferred: vec![],
-            owners: HashMap::new(),
+            owners: FxHashMap::default(),
             frames: vec![],
             reductions: vec![],
             pair: None,

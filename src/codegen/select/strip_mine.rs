@@ -14,7 +14,7 @@ use crate::expr::interval::ceil_div;
 use crate::expr::scalar::numbers_only;
 use crate::expr::{Access, BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Largest number of vectors of a loop that is expanded whatever it contains. Unmeasured.
 const SHORT: i64 = 4;
@@ -27,8 +27,8 @@ const REDUCED: i64 = 8;
 pub fn strip_mine(
     nest: &mut LoopNest,
     target: &Target,
-    widths: &mut HashMap<Var, usize>,
-    private: HashMap<Var, Vec<BufferId>>,
+    widths: &mut FxHashMap<Var, usize>,
+    private: FxHashMap<Var, Vec<BufferId>>,
     body: Vec<Stmt>,
 ) -> Vec<Stmt> {
     let declared = nest.vars.len() as u32;
@@ -41,11 +41,11 @@ pub fn strip_mine(
 struct Strip<'a> {
     nest: &'a mut LoopNest,
     target: &'a Target,
-    widths: &'a mut HashMap<Var, usize>,
+    widths: &'a mut FxHashMap<Var, usize>,
     /// Local buffers that cannot be in registers anyway.
-    in_memory: HashSet<BufferId>,
+    in_memory: FxHashSet<BufferId>,
     /// Temporaries of each vector loop that have an element for each of its iterations.
-    private: HashMap<Var, Vec<BufferId>>,
+    private: FxHashMap<Var, Vec<BufferId>>,
 }
 
 /// A vector loop from 0.
@@ -109,7 +109,7 @@ impl Strip<'_> {
     /// Returns true if the loop works on a local buffer that fits into registers when the loop is expanded.
     fn wants_registers(&self, v: &Vector, vectors: i64) -> bool {
         let mut expands = false;
-        let (mut expanded, mut vector) = (HashSet::new(), HashSet::new());
+        let (mut expanded, mut vector) = (FxHashSet::default(), FxHashSet::default());
         crate::codegen::select::locals::visit(&v.body, &mut expanded, &mut vector, &mut |b, index, _, _| {
             let along = index.iter().any(|i| i.affine().is_some_and(|a| a.uses(v.var)));
             let private = self.private.get(&v.var).is_some_and(|p| p.contains(&b));
@@ -139,7 +139,7 @@ impl Strip<'_> {
     }
 
     fn copied(&mut self, body: &[Stmt], var: Var, value: Affine, place: Option<Var>, inner: Var) -> Vec<Stmt> {
-        let mut map = HashMap::from([(var, value)]);
+        let mut map = FxHashMap::from_iter([(var, value)]);
         map.extend(place.map(|p| (p, Affine::var(inner))));
         copy_with(self.nest, body, &mut map)
     }
@@ -353,12 +353,12 @@ fn vector_loop(var: Var, extent: i64, body: Vec<Stmt>) -> Stmt {
 
 /// Copies `body` with `var` replaced and the variables of its loops renamed.
 pub fn copied(nest: &mut LoopNest, body: &[Stmt], var: Var, value: &Affine) -> Vec<Stmt> {
-    let mut map = HashMap::from([(var, value.clone())]);
+    let mut map = FxHashMap::from_iter([(var, value.clone())]);
     copy_with(nest, body, &mut map)
 }
 
-fn copy_with(nest: &mut LoopNest, body: &[Stmt], map: &mut HashMap<Var, Affine>) -> Vec<Stmt> {
-    fn look(map: &HashMap<Var, Affine>, v: Var) -> Affine {
+fn copy_with(nest: &mut LoopNest, body: &[Stmt], map: &mut FxHashMap<Var, Affine>) -> Vec<Stmt> {
+    fn look(map: &FxHashMap<Var, Affine>, v: Var) -> Affine {
         map.get(&v).cloned().unwrap_or_else(|| Affine::var(v))
     }
     let mut out = vec![];

@@ -8,12 +8,12 @@ use crate::codegen::loopnest::{LoopNest, Stmt};
 use crate::expr::scalar::{Value, cast};
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar, UnaryOp};
 use crate::runtime::DType;
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 /// Replaces the u32 of `nest`, as far as they wrap.
 pub fn as_signed(nest: &mut LoopNest) {
     let unsigned = nest.buffers.iter().enumerate().filter(|(_, b)| b.dtype == DType::U32 && b.literals.is_none());
-    let mut wrapping: HashSet<BufferId> = unsigned.map(|(i, _)| BufferId(i as u32)).collect();
+    let mut wrapping: FxHashSet<BufferId> = unsigned.map(|(i, _)| BufferId(i as u32)).collect();
     loop {
         let before = wrapping.len();
         for statement in &nest.body {
@@ -34,7 +34,7 @@ pub fn as_signed(nest: &mut LoopNest) {
 }
 
 /// Removes the buffers whose elements a statement uses otherwise.
-fn keep(nest: &LoopNest, s: &Stmt, wrapping: &mut HashSet<BufferId>) {
+fn keep(nest: &LoopNest, s: &Stmt, wrapping: &mut FxHashSet<BufferId>) {
     let Stmt::Store { buffer, index, value, reduce } = s else { return };
     for i in index.iter().filter_map(Index::value) {
         i.visit_accesses(&mut |a| {
@@ -51,7 +51,7 @@ fn keep(nest: &LoopNest, s: &Stmt, wrapping: &mut HashSet<BufferId>) {
     });
 }
 
-fn rewritten(nest: &LoopNest, s: Stmt, wrapping: &HashSet<BufferId>) -> Stmt {
+fn rewritten(nest: &LoopNest, s: Stmt, wrapping: &FxHashSet<BufferId>) -> Stmt {
     match s {
         Stmt::Store { buffer, index, value, reduce } if wrapping.contains(&buffer) => {
             let value = low(nest, &value, wrapping).unwrap_or(value);
@@ -66,7 +66,7 @@ fn takes_low_bits(op: BinaryOp) -> bool {
 }
 
 /// An expression in i32 with the bits of `e`, whose type is u32; `None` where they do not follow from low bits.
-fn low(nest: &LoopNest, e: &Expr, wrapping: &HashSet<BufferId>) -> Option<Expr> {
+fn low(nest: &LoopNest, e: &Expr, wrapping: &FxHashSet<BufferId>) -> Option<Expr> {
     let dtype = |e: &Expr| e.dtype(&|b: BufferId| nest.buffer(b).dtype);
     let signed = |s: &Scalar| Scalar::from(cast(DType::I32, Value::from(*s)));
     let untouched = |e: &Expr| !e.any(&mut |e| matches!(e, Expr::Load(a) if wrapping.contains(&a.buffer)));

@@ -14,7 +14,7 @@ use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Function, Gpr, GprOp, Inst, Operand};
 use crate::poly::cost::execution::Execution;
 use instruction::Ports;
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 use trips::Trips;
 
 /// Of a loop of which nothing is known.
@@ -96,7 +96,7 @@ fn columns(body: &[&Inst], line_bytes: i64) -> usize {
         });
         steps.sum::<i64>()
     };
-    let mut lines = HashSet::new();
+    let mut lines = FxHashSet::default();
     for inst in body {
         if let Some(lanes) = inst.lanes().filter(|l| l.count == 1 && !inst.writes_memory())
             && step(lanes.addr.base) >= line_bytes
@@ -118,7 +118,7 @@ struct Sum<'a> {
 impl Sum<'_> {
     /// The operations from the last start or end of a loop on that compute a number of iterations.
     fn terms(&self, at: usize, count: Gpr) -> usize {
-        let (mut needed, mut terms) = (HashSet::from([count.0]), 0);
+        let (mut needed, mut terms) = (FxHashSet::from_iter([count.0]), 0);
         for step in self.allocation.steps[..at].iter().rev() {
             let Step::Inst { origin, .. } = step else { continue };
             let inst = &self.function.insts[*origin as usize];

@@ -24,7 +24,8 @@ use crate::poly::cost::chain;
 use crate::poly::cost::forwarding;
 use crate::poly::cost::seen::Seen;
 use crate::poly::cost::traffic::Counts;
-use std::collections::{BTreeSet, HashSet};
+use rustc_hash::FxHashSet;
+use std::collections::BTreeSet;
 
 /// Cycles of one run.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -542,8 +543,8 @@ impl<'a> Pricer<'a> {
     }
 
     /// All places that a block loads or stores.
-    fn addresses(&self, block: &[Placed]) -> HashSet<(BufferId, Affine)> {
-        let mut out = HashSet::new();
+    fn addresses(&self, block: &[Placed]) -> FxHashSet<(BufferId, Affine)> {
+        let mut out = FxHashSet::default();
         for store in block {
             let mut note =
                 |buffer, index: &[Index]| out.extend(address_of(self.nest, buffer, index).map(|a| (buffer, a)));

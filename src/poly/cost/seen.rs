@@ -1,19 +1,19 @@
 //! Accesses and values of a block that were priced already.
 
 use crate::expr::{Affine, BufferId, Expr, Var};
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 /// Accesses and values of a block.
 #[derive(Default)]
 pub(super) struct Seen<'a> {
     /// Accesses priced so far.
-    pub(super) made: HashSet<(BufferId, Affine)>,
+    pub(super) made: FxHashSet<(BufferId, Affine)>,
     /// All accesses.
-    pub(super) addresses: HashSet<(BufferId, Affine)>,
+    pub(super) addresses: FxHashSet<(BufferId, Affine)>,
     /// Operations priced so far, which code generation does not repeat.
-    pub(super) values: HashSet<&'a Expr>,
+    pub(super) values: FxHashSet<&'a Expr>,
     /// Divisors whose inverse is known.
-    pub(super) inverses: HashSet<&'a Expr>,
+    pub(super) inverses: FxHashSet<&'a Expr>,
 }
 
 impl Seen<'_> {

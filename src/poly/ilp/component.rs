@@ -2,18 +2,19 @@
 
 use crate::poly::ilp::scheduler::LiveDependences;
 use crate::poly::statement::StatementId;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
 
 /// The dependences between statements of `group`.
 pub(super) fn within<'a>(group: &[StatementId], live: &LiveDependences<'a>) -> LiveDependences<'a> {
-    let group: HashSet<StatementId> = group.iter().copied().collect();
+    let group: FxHashSet<StatementId> = group.iter().copied().collect();
     live.iter().filter(|(d, _)| group.contains(&d.source) && group.contains(&d.sink)).cloned().collect()
 }
 
 /// Strongly connected components, in an order of execution (Sharir's algorithm: two depth-first searches).
 pub(super) fn components(group: &[StatementId], live: &LiveDependences) -> Vec<Vec<StatementId>> {
     let n = group.len();
-    let position: HashMap<StatementId, usize> = group.iter().copied().zip(0..).collect();
+    let position: FxHashMap<StatementId, usize> = group.iter().copied().zip(0..).collect();
     let (mut successors, mut predecessors) = (vec![vec![]; n], vec![vec![]; n]);
     for (d, _) in live {
         let (source, sink) = (position[&d.source], position[&d.sink]);
@@ -57,7 +58,7 @@ fn visit(start: usize, edges: &[Vec<usize>], visited: &mut [bool], finished: &mu
 pub(super) fn order(clusters: &[Vec<StatementId>], live: &LiveDependences) -> Option<Vec<Vec<StatementId>>> {
     let mut sorted: Vec<&Vec<StatementId>> = clusters.iter().collect();
     sorted.sort_by_key(|c| c.iter().min().copied());
-    let cluster: HashMap<StatementId, usize> =
+    let cluster: FxHashMap<StatementId, usize> =
         sorted.iter().zip(0..).flat_map(|(c, i)| c.iter().map(move |&id| (id, i))).collect();
     let mut successors = vec![BTreeSet::new(); sorted.len()];
     let mut predecessors = vec![0; sorted.len()];

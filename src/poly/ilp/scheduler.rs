@@ -9,7 +9,8 @@ use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Form, Polyhedron};
 use crate::poly::statement::StatementId;
-use std::collections::{BTreeMap, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 pub(super) type LiveDependences<'a> = Vec<(&'a Dependence, Unsatisfied)>;
@@ -29,7 +30,7 @@ pub(super) struct Scheduler<'a> {
     /// Tile rows are above already.
     pub(super) tiled: bool,
     /// Of the dependences so far.
-    pub(super) generators: HashMap<Polyhedron, Rc<Vec<Form>>>,
+    pub(super) generators: FxHashMap<Polyhedron, Rc<Vec<Form>>>,
     pub(super) effort: Effort,
     pub(super) limit: Effort,
     /// Statements in their original order, with the reasons.

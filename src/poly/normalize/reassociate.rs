@@ -184,7 +184,8 @@ impl Recurrence<'_> {
         let reader = through.last().copied().unwrap_or(self.place);
         let written = |writer: usize, read: &Access| {
             let writes = self.body[writer];
-            let apart = (read.buffer == writes.target && !writes.is_scatter()).then(|| distance(writes, read)).flatten()?;
+            let apart =
+                (read.buffer == writes.target && !writes.is_scatter()).then(|| distance(writes, read)).flatten()?;
             let between: Vec<i64> = apart.iter().zip(&self.signs).map(|(d, sign)| d * sign).collect();
             (is_earlier(&between) || writer < reader && between.iter().all(|&d| d == 0)).then(|| sum(&between, ago))
         };
@@ -326,7 +327,8 @@ mod tests {
         let scop = lowered.normal().unwrap().to_string();
         let expected = "= ((A[i + 1][j + 2] + B[j + 1]) + A[i + 2][j + 1]);";
         assert!(scop.contains(expected), "{scop}");
-        let (up, down) = (text.replace("j in 1..N", "j in 1..N step -1"), "= ((B[j + 1] + A[i + 2][j + 1]) + A[i + 1][j + 2]);");
+        let (up, down) =
+            (text.replace("j in 1..N", "j in 1..N step -1"), "= ((B[j + 1] + A[i + 2][j + 1]) + A[i + 1][j + 2]);");
         let file = language::parse("t", &up).unwrap();
         let lowered = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap();
         let scop = lowered.normal().unwrap().to_string();

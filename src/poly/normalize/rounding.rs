@@ -15,12 +15,12 @@ use crate::codegen::select::value::contracts;
 use crate::expr::{BinaryOp, BufferId, Expr, UnaryOp};
 use crate::poly::statement::{Definition, TensorDecl};
 use crate::runtime::DType;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Rounds the products that occur more than once in the same iteration space.
 pub fn round_repeated(definitions: &mut [Definition], tensors: &[TensorDecl]) {
     let extents = |d: &Definition| d.iterators.iter().map(|it| it.extent).collect::<Vec<_>>();
-    let mut uses: HashMap<(Vec<i64>, Expr), usize> = HashMap::new();
+    let mut uses: FxHashMap<(Vec<i64>, Expr), usize> = FxHashMap::default();
     for d in definitions.iter() {
         let space = extents(d);
         d.body.visit(&mut |e| {

@@ -7,7 +7,8 @@ use super::forms::Forms;
 use crate::codegen::Target;
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Function, Inst, ShiftOp, VBinary};
-use std::collections::{BTreeSet, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Iterations over which the chains are followed: those of several registers take turns.
@@ -109,7 +110,7 @@ fn cycles(body: Range<usize>, function: &Function, target: &Target, forms: &Form
 /// Cycles of an iteration of a loop with this body in the longest chain of dependences through registers of the classes that are
 /// followed. `latency` is that of an instruction, by its place; `None` where it waits for nothing.
 pub fn longest_chain(body: &[&Inst], follows: impl Fn(Class) -> bool, latency: impl Fn(usize) -> Option<f64>) -> f64 {
-    let mut ready: HashMap<(Class, u32), f64> = HashMap::new();
+    let mut ready: FxHashMap<(Class, u32), f64> = FxHashMap::default();
     let mut ends = [0.0f64; ITERATIONS];
     for end in &mut ends {
         for (at, inst) in body.iter().enumerate() {

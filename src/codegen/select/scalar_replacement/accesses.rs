@@ -8,7 +8,7 @@ use crate::codegen::vcode::{Inst, Lane, VType, Vreg};
 use crate::expr::interval::Facts;
 use crate::expr::{Affine, Var};
 use crate::runtime::DType;
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 /// The content of an access's register.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -51,7 +51,7 @@ pub struct Accesses {
     /// Roots of which any byte may be written, with the places.
     pub clobbered: Vec<(usize, Root)>,
     /// Roots of which any byte may be read: by subscripts from data, or as an integer.
-    pub read_anywhere: HashSet<Root>,
+    pub read_anywhere: FxHashSet<Root>,
 }
 
 impl Accesses {
@@ -127,7 +127,7 @@ impl Accesses {
 
 /// Returns true if the write `w`, at a value of `var` that is `back` less, is nowhere near the read `c`. Variables that are
 /// `unknown` have no useful range.
-pub fn is_apart(w: &Reference, back: i64, var: Var, c: &Reference, facts: &Facts, unknown: &HashSet<Var>) -> bool {
+pub fn is_apart(w: &Reference, back: i64, var: Var, c: &Reference, facts: &Facts, unknown: &FxHashSet<Var>) -> bool {
     let ahead = w.bytes.add_scaled(&c.bytes, -1).offset(-back * w.bytes.coefficient(var));
     if ahead.terms.iter().any(|t| unknown.contains(&t.0)) {
         return false;

@@ -7,7 +7,7 @@ use crate::codegen::select::scalar_replacement::registers::Registers;
 use crate::codegen::select::tree::{Loop, Node};
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Inst, VType, Vreg};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A load before the loop.
 pub struct FirstLoad {
@@ -21,9 +21,9 @@ pub struct FirstLoad {
 /// Changes of a loop body.
 #[derive(Default)]
 pub struct Edits {
-    pub removed: HashSet<usize>,
-    pub copied: HashMap<usize, Inst>,
-    pub renamed: HashMap<Vreg, Vreg>,
+    pub removed: FxHashSet<usize>,
+    pub copied: FxHashMap<usize, Inst>,
+    pub renamed: FxHashMap<Vreg, Vreg>,
     pub after: Vec<(usize, Node)>,
     /// Copies at the end, all at once: destination, source.
     pub end: Vec<(Vreg, Vreg, VType)>,

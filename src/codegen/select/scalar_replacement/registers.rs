@@ -4,15 +4,15 @@ use crate::codegen::select::single_lane::lanes_read;
 use crate::codegen::select::tree::{Loop, Node, Pointer, Root, Tree};
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Gpr, Inst, Vreg};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The vector registers of a phase.
 pub struct Registers {
     pub count: u32,
     pub next_var: u32,
     /// Definitions of each register; lanes that each definition writes, at least; lanes that are read, at most.
-    pub definitions: HashMap<Vreg, usize>,
-    pub written: HashMap<Vreg, u8>,
+    pub definitions: FxHashMap<Vreg, usize>,
+    pub written: FxHashMap<Vreg, u8>,
     pub read: Vec<u8>,
 }
 
@@ -20,7 +20,7 @@ impl Registers {
     pub fn of(tree: &Tree) -> Registers {
         let mut insts = vec![];
         instructions(&tree.nodes, &mut |inst| insts.push(inst.clone()));
-        let (mut definitions, mut written) = (HashMap::new(), HashMap::new());
+        let (mut definitions, mut written) = (FxHashMap::default(), FxHashMap::default());
         for inst in &insts {
             inst.registers(|class, access, r| {
                 if class == Class::Vector && access.writes() {
@@ -62,8 +62,8 @@ pub fn instructions(nodes: &[Node], f: &mut impl FnMut(&Inst)) {
 }
 
 /// The roots of which any byte may be read: by subscripts from data, or as an integer.
-pub fn read_anywhere(body: &[Node], pointers: &[Pointer]) -> HashSet<Root> {
-    let mut out = HashSet::new();
+pub fn read_anywhere(body: &[Node], pointers: &[Pointer]) -> FxHashSet<Root> {
+    let mut out = FxHashSet::default();
     for node in body {
         let base = match node {
             Node::If { body, .. } => {

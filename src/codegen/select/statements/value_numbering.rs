@@ -12,11 +12,11 @@ use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Inst, VType, Vreg};
 use crate::expr::BufferId;
 use crate::expr::Var;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// The known values of a block (see [`Selector::known_values`]).
 pub struct Block {
-    values: HashMap<Key, Known>,
+    values: FxHashMap<Key, Known>,
     integers: Vec<(Node, Var, Option<Span>)>,
     branches: Vec<(Branch, Val)>,
 }
