@@ -246,8 +246,7 @@ impl Emitter<'_> {
     /// Loads the constants that lie in registers through the function.
     fn load_constants(&mut self) {
         for (bytes, r) in self.arch.constants.registers() {
-            let (width, label) = (Width::of(bytes.len()), self.pool_label(bytes));
-            self.vector_relative(self.plain(opcode::LOAD_PS, width, r, 0, RELATIVE), label);
+            self.op3_pooled(opcode::LOAD_PS, Width::of(bytes.len()), r, 0, bytes);
         }
     }
 
@@ -262,8 +261,7 @@ impl Emitter<'_> {
         if let Some(r) = self.held(&constant) {
             return r;
         }
-        let label = self.pool_label(constant);
-        self.vector_relative(self.plain(opcode::LOAD_PS, width, temporary, 0, RELATIVE), label);
+        self.op3_pooled(opcode::LOAD_PS, width, temporary, 0, constant);
         temporary
     }
 
@@ -346,11 +344,14 @@ impl Emitter<'_> {
         match self.held(&constant).filter(|&r| r < 16 || op.forms != opcode::Forms::Vex) {
             Some(r) if op == opcode::LOAD_PS => self.copy_width(width, dst, r),
             Some(r) => self.op3(op, width, dst, a, r),
-            None => {
-                let label = self.pool_label(constant);
-                self.vector_relative(self.plain(op, width, dst, a, RELATIVE), label);
-            }
+            None => self.op3_pooled(op, width, dst, a, constant),
         }
+    }
+
+    /// As [`Emitter::op3_constant`], with the constant in memory.
+    fn op3_pooled(&mut self, op: Op, width: Width, dst: u8, a: u8, constant: Vec<u8>) {
+        let label = self.pool_label(constant);
+        self.vector_relative(self.plain(op, width, dst, a, RELATIVE), label);
     }
 
     fn op3i_constant(&mut self, op: Op, width: Width, dst: u8, a: u8, constant: Vec<u8>, immediate: u8) {
