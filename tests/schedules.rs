@@ -297,7 +297,7 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("scale", "split i by 4 -> j, b", &["loop `j` is already defined"]),
     ("scale", "parallel i  split i by 4 -> a, b", &["already marked"]),
     ("heat", "split i by 4 -> io, ii  reorder io, t", &["would run before", "io [", "<--"]),
-    ("heat", "reorder i, t", &["iteration t=1,i=1 of A would run before t=0,i=2", "reads A(1)", "<--"]),
+    ("heat", "reorder i, t", &["iteration t=1,i=1 of A would run before t=0,i=2", "writes A(2) that it reads", "<--"]),
     ("both", "reorder i, j", &["no loop `j`"]),
     ("gemm", "reorder k, m", &["`k`", "not directly inside"]),
     ("heat", "tile A(t, i) by (2, 8) -> to, io, ti, ii", &["would run before"]),

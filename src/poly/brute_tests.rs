@@ -126,6 +126,8 @@ struct Pair {
     sink: (StatementId, Vec<i64>),
     /// Both update the same element of one reduction, and nothing else joins them.
     reduction: bool,
+    /// But for updates of one reduction the source only reads these elements.
+    read: bool,
 }
 
 fn pairs(scop: &Scop) -> Vec<Pair> {
@@ -153,16 +155,18 @@ fn pairs(scop: &Scop) -> Vec<Pair> {
             let meets = |a: &Touch, b: &Touch| {
                 a.0 == b.0 && (a.2 || b.2) && a.1.iter().zip(&b.1).all(|(x, y)| x.is_none() || y.is_none() || x == y)
             };
-            let (mut any, mut other) = (false, false);
+            let (mut any, mut other, mut read) = (false, false, true);
             for a in left {
                 for b in right.iter().filter(|b| meets(a, b)) {
                     any = true;
-                    other |= !(source == sink && a.3 && b.3);
+                    let update = source == sink && a.3 && b.3;
+                    other |= !update;
+                    read &= update || !a.2;
                 }
             }
             if any {
                 let (source, sink) = ((*source, p.clone()), (*sink, q.clone()));
-                out.push(Pair { source, sink, reduction: !other });
+                out.push(Pair { source, sink, reduction: !other, read });
             }
         }
     }
@@ -183,10 +187,25 @@ fn respects(schedule: &Schedule, pair: &Pair) -> bool {
             continue;
         }
         let kind = if let TimeDimension::Row(row) = step { row.kind } else { RowKind::Serial };
-        let together = kind == RowKind::Parallel || (kind == RowKind::Vector && !pair.reduction);
+        let together = match kind {
+            RowKind::Parallel => true,
+            RowKind::Vector => !pair.reduction && !in_lanes(schedule, pair, k + 1),
+            _ => false,
+        };
         return !together && (pair.reduction || x < y);
     }
     pair.reduction
+}
+
+/// Returns true if only a sequence of statements is below the first `depth` steps, in which the source comes first, or where one statement
+/// reads what it writes in a later lane.
+fn in_lanes(schedule: &Schedule, pair: &Pair, depth: usize) -> bool {
+    let below = |id: StatementId| schedule.path(id)[depth..].to_vec();
+    match (&below(pair.source.0)[..], &below(pair.sink.0)[..]) {
+        ([] | [TimeDimension::Position(_)], _) if pair.source.0 == pair.sink.0 => pair.read,
+        ([TimeDimension::Position(a)], [TimeDimension::Position(b)]) => a < b,
+        _ => false,
+    }
 }
 
 /// Returns true if the message names two instances that the schedule really runs in the wrong order.

@@ -8,7 +8,7 @@
 //! with sums in nests of their own ([`apart`]). [`cost`] prices the loops that
 //! lowering makes of each, and the machine code of the cheapest ([`REFINED`]); the first candidate, the ILP's order in the default style, counts unless another one takes less than
 //! [`GAIN`] of its time (of a long program [`Candidate::rank`]). Nothing is measured, so the same program has
-//! the same plan wherever target and constants of cost are the same. `tile` alone plans kernels of networks, whose order is free, and programs of nothing but register
+//! the same plan wherever target and constants of cost are the same. `tile` alone plans kernels of networks, whose order is free and in which no statement waits for itself, and programs of nothing but register
 //! blocks whose sums are long, whose prices are its own.
 
 mod apart;
@@ -85,6 +85,12 @@ impl Candidate {
         self.order == Order::Ilp && self.style == Style::default()
     }
 
+    /// The tiling with the predicted time in its report.
+    pub fn predicted(&self) -> Tiled {
+        let report = TilingReport { predicted_ns: self.cost.nanoseconds(), ..self.tiled.report.clone() };
+        Tiled { report, ..self.tiled.clone() }
+    }
+
     /// Geometric mean of the predicted times on one thread and on two.
     pub fn rank(&self) -> f64 {
         let report = &self.tiled.report;
@@ -109,7 +115,8 @@ pub fn plan(
     target: &Target,
 ) -> Result<(Tiled, Vec<Candidate>)> {
     let default = tile::tile(scop, schedule, target)?;
-    if scop.order == Schedule::in_sequence(&scop.statements) {
+    let recurs = dependences.list.iter().any(|d| d.source == d.sink && !d.reduction);
+    if scop.order == Schedule::in_sequence(&scop.statements) && !recurs {
         return Ok((default, vec![]));
     }
     // Phases with register blocks of `tile` have its prediction.
@@ -135,7 +142,7 @@ pub fn plan(
     candidates.retain(|c| c.tiled.schedule != best.tiled.schedule || c.tiled.packings != best.tiled.packings);
     candidates.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
     candidates.insert(0, best);
-    Ok((predicted(candidates[0].tiled.clone(), &candidates[0].cost), candidates))
+    Ok((candidates[0].predicted(), candidates))
 }
 
 /// The measure by which candidates are compared; `long` says that time on two threads counts.
@@ -224,11 +231,6 @@ fn refine(candidates: &mut [Candidate], target: &Target, rank: impl Fn(&Candidat
         (next.cost, next.refined) = (cost.unwrap_or(next.cost), true);
     }
     Ok(())
-}
-
-/// `tiled` with the time of `cost` in its report.
-fn predicted(tiled: Tiled, cost: &Cost) -> Tiled {
-    Tiled { report: TilingReport { predicted_ns: cost.nanoseconds(), ..tiled.report }, ..tiled }
 }
 
 /// The loops that lowering makes of `tiled`, as one thread runs them.
@@ -321,7 +323,9 @@ fn candidates(
         // the first candidate is the default of the ILP's order
         let styles_of_order = styles.iter().filter(|style| order != Order::Ilp || **style != Style::default());
         for &style in styles_of_order {
-            if let Some(tiled) = unless_refused(tile_in(scop, schedule, target, Constants::Memory, style))? {
+            if let Some(tiled) =
+                unless_refused(tile_in(scop, Some(dependences), schedule, target, Constants::Memory, style))?
+            {
                 add(order, style, tiled)?;
             }
         }

@@ -26,7 +26,7 @@ use crate::codegen::Target;
 use crate::codegen::machine::Machine;
 use crate::expr::Affine;
 use crate::expr::interval::ceil_div;
-use crate::poly::analysis::dependence;
+use crate::poly::analysis::dependence::{self, Dependences};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule, SchedulePart, steps_of};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
@@ -46,11 +46,18 @@ pub fn tile(scop: &Scop, schedule: &Schedule, target: &Target) -> Result<Tiled> 
 
 /// Chooses tiles for every phase of `schedule`.
 pub fn tile_for(scop: &Scop, schedule: &Schedule, target: &Target, constants: Constants) -> Result<Tiled> {
-    tile_in(scop, schedule, target, constants, Style::default())
+    tile_in(scop, None, schedule, target, constants, Style::default())
 }
 
-/// Chooses tiles for every phase of `schedule`, of those that `style` allows.
-pub fn tile_in(scop: &Scop, schedule: &Schedule, target: &Target, constants: Constants, style: Style) -> Result<Tiled> {
+/// Chooses tiles for every phase of `schedule`, of those that `style` allows. With the dependences, loops that carry some may become vectors.
+pub fn tile_in(
+    scop: &Scop,
+    dependences: Option<&Dependences>,
+    schedule: &Schedule,
+    target: &Target,
+    constants: Constants,
+    style: Style,
+) -> Result<Tiled> {
     let all: Vec<StatementId> = scop.ids().collect();
     let phases: Vec<(Vec<StatementId>, &Node)> = match &schedule.root {
         Node::Sequence(children) => children.iter().map(|(s, n)| (s.clone(), n)).collect(),
@@ -63,7 +70,8 @@ pub fn tile_in(scop: &Scop, schedule: &Schedule, target: &Target, constants: Con
             let phase = Phase { scop, target, statements: &statements, held: &[], constants, unrolled: style.unrolled };
             planned.extend(phase.plan_apart(node, &mut packings));
         } else {
-            let plan = Bands { scop, target, statements: &statements, isl: Isl::default(), style }.plan(node);
+            let bands = Bands { scop, target, statements: &statements, dependences, isl: Isl::default(), style };
+            let plan = bands.plan(node);
             planned.push((statements, plan));
         }
     }

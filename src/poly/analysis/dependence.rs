@@ -27,14 +27,15 @@ use crate::poly::sets::polyhedron::{Polyhedron, Reduced, difference, plus};
 use crate::poly::statement::{Statement, StatementId, ranges};
 use crate::runtime::Result;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Kinds of dependences, in the order in which one stands for several with the same pairs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
     /// Flow: the sink reads an element that the source writes.
     Flow,
-    /// Anti: the sink overwrites an element that the source reads.
-    Anti,
     /// Output: the sink overwrites an element that the source writes.
     Output,
+    /// Anti: the sink overwrites an element that the source reads.
+    Anti,
 }
 
 /// Pairs of instances that must keep their order.
@@ -285,7 +286,10 @@ fn add(
         d.relation.conjoin(order, &both);
         let same_access =
             |k: &Dependence| (k.source, k.sink, k.tensor, k.reduction) == (d.source, d.sink, d.tensor, reduction);
-        if out.list.iter().any(|k| same_access(k) && k.relation == d.relation) {
+        if let Some(known) = out.list.iter_mut().find(|k| same_access(k) && k.relation == d.relation) {
+            if d.kind < known.kind {
+                *known = d;
+            }
             continue;
         }
         let reduced = Reduced::new(&d.relation);

@@ -2,7 +2,8 @@
 //!
 //! In: a Scop, its dependences, any tree. Out: nothing, or a refusal with a counterexample. For each dependence the
 //! tree is walked from the root with the pairs of instances that run at the same time so far; at each row the sink may
-//! not be earlier than the source. A row that runs in parallel or in vector lanes may not carry a dependence at all;
+//! not be earlier than the source. A row that runs in parallel or in vector lanes may not carry a dependence at all, but for
+//! lanes where the source's statement comes first ([`follows_in_lanes`]);
 //! the updates of one reduction may be reordered and spread over lanes, but not run in parallel. The distances of two
 //! rows in waves must have a positive sum. Intervals prove most rows ([`Reduced`]); where they do not, isl decides.
 
@@ -152,7 +153,7 @@ impl Unsatisfied {
     }
 
     /// The least and the greatest distance in φ, as far as intervals tell.
-    fn range(&self, distance: &[i64]) -> (Option<i64>, Option<i64>) {
+    pub fn range(&self, distance: &[i64]) -> (Option<i64>, Option<i64>) {
         self.reduced.range(&self.reduced.pull(distance))
     }
 
@@ -229,6 +230,19 @@ impl Unsatisfied {
     }
 }
 
+/// Returns true if a vector over statements, whose lanes run one statement after the other, keeps the order of a dependence from a lane
+/// to a later one: its source comes first among `statements`, or both are the same one, which reads all lanes before it writes them.
+pub fn follows_in_lanes(d: &Dependence, statements: &Node) -> bool {
+    match statements {
+        Node::Leaf => d.source == d.sink && d.kind == Kind::Anti,
+        Node::Sequence(children) if children.iter().all(|(_, child)| *child == Node::Leaf) => {
+            let [source, sink] = [d.source, d.sink].map(|id| child_of(children, id));
+            source < sink || d.source == d.sink && d.kind == Kind::Anti
+        }
+        _ => false,
+    }
+}
+
 struct Walk<'a> {
     scop: &'a Scop,
     isl: &'a Isl,
@@ -264,7 +278,9 @@ impl Walk<'_> {
                     if !d.reduction && !live.respects(self.scop, d, row, self.isl)? {
                         self.refuse(&apart(true), "before", &place)?;
                     }
-                    let together = row.kind == RowKind::Parallel || (row.kind == RowKind::Vector && !d.reduction);
+                    let lanes = row.kind == RowKind::Vector && !d.reduction;
+                    let innermost = rows.as_slice().is_empty();
+                    let together = row.kind == RowKind::Parallel || lanes && !(innermost && follows_in_lanes(d, child));
                     if together && !live.coincides(self.scop, d, row, self.isl)? {
                         let word =
                             if row.kind == RowKind::Parallel { "in parallel with" } else { "in one vector with" };

@@ -51,10 +51,10 @@ impl Span {
         Some(Span { base, starts, length, masked })
     }
 
-    /// Returns true if a load that begins `start` elements after the base meets the store `written`, which begins `apart`
-    /// elements before its own base, and takes more than that one wrote.
-    fn waits_for(&self, start: i64, written: &Span, apart: i64) -> bool {
-        written.starts.iter().any(|&other| {
+    /// Returns true if a load that begins `start` elements after the base meets one of the `copies` of the store `written`, which begin
+    /// `apart` elements before its own base, and takes more than that one wrote.
+    fn waits_for(&self, start: i64, written: &Span, apart: i64, copies: &[i64]) -> bool {
+        copies.iter().any(|&other| {
             let ahead = start + apart - other;
             let meets = -self.length < ahead && ahead < written.length;
             let alike = ahead == 0 && self.length == written.length;
@@ -115,14 +115,19 @@ pub(super) fn blocked_loads(
 
 /// Copies of a load that wait for a store: of this iteration where it is `earlier` or writes what the load's own statement
 /// reads, or of the iteration before.
-fn waits(load: &Span, written: &Span, earlier: bool, same_statement: bool, inner: Option<Var>) -> usize {
-    let apart = load.base.add_scaled(&written.base, -1);
+fn waits(load: &Span, of: &Span, earlier: bool, same_statement: bool, inner: Option<Var>) -> usize {
+    let apart = load.base.add_scaled(&of.base, -1);
     if !apart.is_constant() {
         return 0;
     }
     let step = inner.map_or(0, |v| load.base.coefficient(v));
-    let distances = [(earlier || same_statement, apart.constant), (step != 0, apart.constant + step)];
-    let blocked =
-        |start: i64| distances.iter().any(|&(happens, apart)| happens && load.waits_for(start, written, apart));
-    load.starts.iter().filter(|&&start| blocked(start)).count()
+    let waits_for = |start, copies: &[i64], apart| load.waits_for(start, of, apart, copies);
+    let blocked = |copy: usize, start: i64| {
+        // a statement reads what its earlier copies wrote
+        let before = if load.starts.len() == of.starts.len() { copy } else { of.starts.len() };
+        earlier && waits_for(start, &of.starts, apart.constant)
+            || same_statement && waits_for(start, &of.starts[..before], apart.constant)
+            || step != 0 && waits_for(start, &of.starts, apart.constant + step)
+    };
+    load.starts.iter().enumerate().filter(|&(copy, &start)| blocked(copy, start)).count()
 }

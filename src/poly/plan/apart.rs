@@ -63,7 +63,7 @@ pub(super) fn apart(
     }
     let root = Node::Sequence(parts.into_iter().map(|(ids, node)| (ids, points(node))).collect()).flattened();
     let flagged = legality::flag(scop, dependences, &Schedule { root })?;
-    let mut tiled = tile_in(scop, &flagged, target, Constants::Memory, style)?;
+    let mut tiled = tile_in(scop, Some(dependences), &flagged, target, Constants::Memory, style)?;
     let Node::Sequence(phases) = &mut tiled.schedule.root else {
         return Ok(match &products[..] {
             [only] if scop.statements.len() == 1 => Some(alone(scop, tiled, only, target)),

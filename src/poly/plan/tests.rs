@@ -379,7 +379,7 @@ fn points_of_a_block_are_summed_in_the_tile_of_their_block() {
            for q in 0..Q for r in 0..R for i in 0..16 for j in 0..16
              S[q][r] += abs(i32(A[i][16*q+j]) - i32(B[i][16*q+j+r])) }",
     );
-    let jammed = tile_in(&scop, &scop.order, &Target::avx512(), Constants::Memory, STYLES[10]).unwrap();
+    let jammed = tile_in(&scop, None, &scop.order, &Target::avx512(), Constants::Memory, STYLES[10]).unwrap();
     for tiled in [tiled, jammed] {
         let loops = lower::lower(&scop, &tiled).unwrap().nest.to_string();
         assert!(loops.contains("S_tile") && !loops.contains("S_tile_2"), "{loops}");
@@ -405,4 +405,24 @@ fn the_chosen_candidate_has_the_price_of_its_machine_code() {
     }
     assert!(found[0].refined && found[0].cost != of_loops(&found[0]));
     assert!(found.iter().filter(|c| c.refined).count() >= REFINED && !found.iter().all(|c| c.refined));
+}
+
+#[test]
+fn loops_that_carry_something_over_more_lanes_than_a_vector_has_are_vectors() {
+    let vector = |text: &str| planned(text).1.report.phases[0].vector.clone();
+    let comb = |distance: i64| {
+        vector(&format!(
+            "loop comb(N = 100000) {{ in f32 x[N]  inout f32 y[N]
+               for i in {distance}..N y[i] = x[i] + 0.7 * y[i-{distance}] }}"
+        ))
+    };
+    assert_eq!([comb(61), comb(16), comb(15)], [Some("i".to_string()), Some("i".to_string()), None]);
+    // an element that a later iteration overwrites is read first by all lanes
+    let knapsack = vector(
+        "loop knapsack(K = 50, W = 20000) { in f32 value[K]  inout f32 best[W]
+           for k in 0..K for w in 2*k+3..W step -1 best[w] = max(best[w], best[w-2*k-3] + value[k]) }",
+    );
+    assert_eq!(knapsack.as_deref(), Some("w"));
+    let shifted = vector("loop shifted(N = 100000) { inout f32 x[N]  for i in 0..N-1 x[i] = 0.5 * (x[i] + x[i+1]) }");
+    assert_eq!(shifted.as_deref(), Some("i"));
 }

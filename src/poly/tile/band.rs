@@ -162,8 +162,13 @@ impl Bands<'_> {
         let vectors = |s: &Split| s.kind == RowKind::Vector && s.row.phi.iter().any(|p| p.0 == dominant);
         if !around.splits.iter().any(vectors) {
             let all: Vec<&Row> = around.rows.iter().chain(&band.rows).chain(inner.iter().map(|r| r.0)).collect();
-            let movable = |r: &Row| self.movable(r, band, is_leaf, &inner, &all);
-            let vector = self.vector(&all, dominant, &movable);
+            let lanes = self.lanes(dominant);
+            let apart = |r: &Row| {
+                is_leaf && band.rows.last() == Some(r) && self.independent_iterations(r, &all, child) >= lanes
+            };
+            let free = |r: &Row| r.coincident || apart(r);
+            let movable = |r: &Row| free(r) || self.movable(r, band, is_leaf, &inner, &all);
+            let vector = self.vector(&all, dominant, &movable, &free);
             if let Some((row, _)) = vector
                 && let Some(BlockOfSums { points, tile }) = self.block_of_sums(band, &all, dominant, row)
             {
@@ -328,8 +333,14 @@ impl Bands<'_> {
         inner.iter().any(|(r, last)| *r == row && (row.coincident || *last && reduces()))
     }
 
-    /// The row that is best as a vector for a statement, with its points.
-    fn vector<'r>(&self, all: &[&'r Row], id: StatementId, movable: &dyn Fn(&Row) -> bool) -> Option<(&'r Row, i64)> {
+    /// The row that is best as a vector for a statement, with its points. A row that is not free carries sums.
+    fn vector<'r>(
+        &self,
+        all: &[&'r Row],
+        id: StatementId,
+        movable: &dyn Fn(&Row) -> bool,
+        free: &dyn Fn(&Row) -> bool,
+    ) -> Option<(&'r Row, i64)> {
         if self.style.vectors == Vectors::None {
             return None;
         }
@@ -356,7 +367,7 @@ impl Bands<'_> {
             }
             let exact = matches!(s.reduce, Some(BinaryOp::Min | BinaryOp::Max));
             let whole = || refs.iter().all(|r| self.by_whole_vectors(r, stride(r, &d), lanes).is_some());
-            if !row.coincident && !exact && !whole() {
+            if !free(row) && !exact && !whole() {
                 continue;
             }
             if self.style.vectors == Vectors::Outermost {
@@ -367,7 +378,7 @@ impl Bands<'_> {
                 continue;
             }
             let access: f64 = refs.iter().map(|r| self.access_cost(r, &d, lanes)).sum();
-            let chain = if row.coincident { 0.0 } else { 1.0 };
+            let chain = if free(row) { 0.0 } else { 1.0 };
             let cost = (access + arithmetic + chain) / lanes as f64;
             if cost < scalar && best.is_none_or(|b| cost < b.1) {
                 best = Some((row, cost));
@@ -378,7 +389,7 @@ impl Bands<'_> {
             let narrow = lane_bytes(self.scop, id) < 4;
             let others = row.phi.iter().filter(|_| narrow).map(|p| self.lanes(p.0));
             let lanes = others.fold(lanes, i64::min);
-            (row, if row.coincident { lanes } else { 4 * lanes })
+            (row, if free(row) { lanes } else { 4 * lanes })
         })
     }
 
@@ -460,7 +471,8 @@ impl Bands<'_> {
         let rows = rows_to(child, id);
         let all: Vec<&Row> = rows.iter().map(|r| r.0).collect();
         let band = Band { rows: vec![], permutable: true };
-        let best = self.vector(&all, id, &|r| self.movable(r, &band, false, &rows, &all)).map(|b| b.0);
+        let movable = |r: &Row| self.movable(r, &band, false, &rows, &all);
+        let best = self.vector(&all, id, &movable, &|r| r.coincident).map(|b| b.0);
         best.or(all.last().copied())?.of(id).terms.last().map(|t| t.0)
     }
 

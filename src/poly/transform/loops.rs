@@ -266,6 +266,9 @@ pub fn unroll(scop: &Scop, schedule: &Schedule, which: &Loop, by: Option<i64>) -
 /// for i in 0..N       for i in 0..N / 8
 ///   S(i)                S(8*i .. 8*i + 8)
 /// ```
+///
+/// All lanes of a statement are read before they are written, and run before the next statement of the loop. An iteration may
+/// therefore read what a later one of its vector overwrites, but not what an earlier one of the same statement writes.
 pub fn vectorize(scop: &Scop, schedule: &Schedule, which: &Loop, by: Option<i64>) -> Result<Schedule> {
     mark(scop, schedule, which, by, RowKind::Vector)
 }

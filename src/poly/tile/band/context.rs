@@ -2,7 +2,9 @@
 
 use crate::codegen::Target;
 use crate::expr::Var;
-use crate::poly::schedule::Row;
+use crate::poly::analysis::dependence::{Dependence, Dependences, Kind};
+use crate::poly::analysis::legality::{Unsatisfied, follows_in_lanes};
+use crate::poly::schedule::{Node, Row};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::statement::StatementId;
@@ -66,8 +68,35 @@ pub struct Bands<'a> {
     pub scop: &'a Scop,
     pub target: &'a Target,
     pub statements: &'a [StatementId],
+    /// Where they are known, a loop that carries some may become a vector.
+    pub dependences: Option<&'a Dependences>,
     pub isl: Isl,
     pub style: Style,
+}
+
+impl Bands<'_> {
+    /// The number of iterations of the innermost loop around `statements` that no dependence forbids in one vector: the least
+    /// distance of what it carries from a lane to a later one, the loops outside being the others of `all` before it.
+    pub(super) fn independent_iterations(&self, row: &Row, all: &[&Row], statements: &Node) -> i64 {
+        let Some(dependences) = self.dependences else { return 1 };
+        let covers = |row: &Row, d: &Dependence| [d.source, d.sink].iter().all(|id| row.phi.iter().any(|p| p.0 == *id));
+        let mut least = i64::MAX;
+        for d in dependences
+            .list
+            .iter()
+            .filter(|d| covers(row, d) && !(d.kind == Kind::Anti && follows_in_lanes(d, statements)))
+        {
+            let mut outer = all.iter().take_while(|r| **r != row);
+            let live = outer.try_fold(Unsatisfied::new(d), |live, outer| live.after(self.scop, d, outer));
+            let Some(live) = live else { continue };
+            match live.range(&live.distance(self.scop, d, row)) {
+                (Some(0), Some(0)) => {}
+                (Some(distance), _) => least = least.min(distance),
+                (None, _) => return 1,
+            }
+        }
+        least
+    }
 }
 
 /// Returns the change of the iterators when one row makes a step and the others do not; `None` if it is not an integer
