@@ -377,14 +377,21 @@ impl Planned {
     }
 
     fn finish(self, target: &Target, times: &mut Times, strict: bool, generate: Generate) -> Result<ChosenOrder> {
-        let Planned { scop, dependences, schedule, mut report, tiled, mut candidates } = self;
-        let code = match generate(&scop, &dependences, tiled, target, times) {
-            Err(why) if may_fall_back(&why, strict) => {
-                report.fallback = Some(format!("without tiles and vectors, because with them: {why}"));
-                candidates.clear();
-                generate(&scop, &dependences, tile::as_given(&scop, &schedule, &[]), target, times)?
+        let Planned { scop, dependences, schedule, mut report, mut tiled, mut candidates } = self;
+        let code = loop {
+            match generate(&scop, &dependences, tiled, target, times) {
+                // the planner proves what it prefers to the first candidate, not that one
+                Err(Error::Schedule(_)) if candidates.len() > 1 => {
+                    candidates.remove(0);
+                    tiled = candidates[0].predicted();
+                }
+                Err(why) if may_fall_back(&why, strict) => {
+                    report.fallback = Some(format!("without tiles and vectors, because with them: {why}"));
+                    candidates.clear();
+                    break generate(&scop, &dependences, tile::as_given(&scop, &schedule, &[]), target, times)?;
+                }
+                code => break code?,
             }
-            code => code?,
         };
         Ok(ChosenOrder { scop, schedule, report, candidates, code })
     }
@@ -566,5 +573,14 @@ mod tests {
         let shown = report(&compiled).to_string();
         assert!(shown.contains("not vectorized") && shown.contains("no vector;"), "{shown}");
         assert!(!shown.contains("vector n"), "{shown}");
+    }
+
+    #[test]
+    fn another_candidate_is_taken_where_the_first_one_is_refused() {
+        // the ILP's order with its sums as vectors would read the greatest of all elements so far in one lane of another's
+        let text = "loop drawdown(C = 4, N = 50000) { in f32 p[C][N]  temp f32 top[C]  inout f32 dd[C]
+            for c in 0..C { top[c] = 0  for i in 0..N { top[c] = max(top[c], p[c][i])  dd[c] = max(dd[c], top[c] - p[c][i]) } } }";
+        let compiled = compile(loops(text), &Target::avx512()).unwrap();
+        assert!(compiled.fallback().is_none() && !compiled.candidates.is_empty(), "{:?}", compiled.fallback());
     }
 }
