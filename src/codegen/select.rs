@@ -12,6 +12,7 @@
 
 pub mod access;
 pub mod address;
+mod backward;
 mod builder;
 mod choose;
 pub mod columns;

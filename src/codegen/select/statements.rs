@@ -13,6 +13,7 @@ mod value_numbering;
 
 use crate::codegen::Target;
 use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
+use crate::codegen::select::backward::is_backward;
 use crate::codegen::select::hoist::hoist_invariants;
 use crate::codegen::select::state::Frame;
 use crate::codegen::select::state::{Chunk, LANE, LocalMode, Selected, Selector, Stop, lane_range};
@@ -246,12 +247,16 @@ impl<'a> Selector<'a> {
         let full = (self.target.vector_bytes / widest) as i64;
         let saved = self.chunk;
         let reduces = accumulates_over(body, var);
+        let backward = is_backward(self.nest, body, var);
         let outer = std::mem::take(&mut self.reductions);
         let mut start = 0;
         while start < extent {
             let count = full.min(extent - start);
             let lanes = if reduces { full } else { (count as u64).next_power_of_two() as i64 };
-            self.env[var.0 as usize] = Affine::var(LANE).offset(start);
+            self.env[var.0 as usize] = match backward {
+                true => Affine::var(LANE).scale(-1).offset(start + count - 1),
+                false => Affine::var(LANE).offset(start),
+            };
             self.chunk = Chunk { lanes: lanes as u8, first: 0, count: count as u8, widest };
             self.facts.set_range(LANE, (0, count - 1));
             self.statements(body)?;

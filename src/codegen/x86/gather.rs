@@ -101,6 +101,9 @@ impl Gather for Emitter<'_> {
         if self.scatter_by_vectors(l)? {
             return Ok(());
         }
+        if l.is_reversed() && l.is_whole() {
+            return self.store_reversed(l);
+        }
         if self.arch.evex && l.is_hardware_gather() {
             let (m, index) = (self.gather_base(&l.addr)?, self.temporaries.vector[0]);
             self.strided_index(index, l.ty, l.stride);

@@ -71,6 +71,11 @@ impl Lanes {
         self.is_same() && lane >= 4 && self.stride == -(lane as i64) && self.ty.lanes as usize * lane >= 16
     }
 
+    /// Returns true if all lanes take part.
+    pub(super) fn is_whole(&self) -> bool {
+        (self.first, self.count) == (0, self.ty.lanes as usize)
+    }
+
     /// All ones in the lanes that take part, in a register of `width`.
     pub(super) fn mask_bytes(&self, width: Width) -> Vec<u8> {
         let lane = self.lane_bytes();
@@ -105,6 +110,7 @@ pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
         }
         Inst::VGather { .. } if l.is_gathered_by_vectors(true) || l.narrow_blocks().is_some() => vec![],
         Inst::VGather { .. } if l.inserted().is_some() => vec![],
+        Inst::VScatter { .. } if l.is_reversed() && l.is_whole() => vec![],
         Inst::VScatter { .. } => match l.spread(true) {
             Some(vectors) => vectors.into_iter().map(|v| v.1).collect(),
             None => vec![l.mask()],
@@ -117,6 +123,7 @@ pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
 pub(super) fn uses_area(inst: &Inst, l: &Lanes, evex: bool) -> bool {
     match inst {
         Inst::VGather { .. } | Inst::VScatter { .. } if l.in_place(evex, is_load(inst)).is_some() => false,
+        Inst::VScatter { .. } if l.is_reversed() && l.is_whole() => false,
         Inst::VGather { .. } => !l.is_hardware_gather() && l.narrow_blocks().is_none() && l.inserted().is_none(),
         Inst::VScatter { .. } => !(if evex { l.is_hardware_gather() } else { l.is_reached() }),
         Inst::VGatherIndex { .. } => !l.is_same() || l.lane_bytes() < 4,
@@ -139,7 +146,9 @@ pub(super) fn needs(inst: &Inst, l: &Lanes, evex: bool) -> Needs {
         Inst::VGather { .. } if l.is_gathered_by_vectors(evex) => {
             Needs { gpr: 0, vector: if l.count == l.ty.lanes as usize { 1 } else { 2 } }
         }
-        Inst::VScatter { .. } if l.spread(evex).is_some() => Needs { gpr: 0, vector: 1 },
+        Inst::VScatter { .. } if l.spread(evex).is_some() || l.is_reversed() && l.is_whole() => {
+            Needs { gpr: 0, vector: 1 }
+        }
         Inst::VGather { .. } | Inst::VScatter { .. } if !evex && l.is_reached() => Needs { gpr: 0, vector: 1 },
         Inst::VGather { .. } | Inst::VScatter { .. } => {
             Needs { gpr: l.addr.index.is_some() as u8, vector: if evex { 1 } else { 2 } }
@@ -311,22 +320,37 @@ impl Emitter<'_> {
 
     /// Lane 0 at the address, the others before it: a load and a permutation.
     pub(super) fn load_reversed(&mut self, l: &Lanes) -> Result<()> {
-        let (d, lane, lanes, w) = (l.register.number(), l.lane_bytes(), l.ty.lanes as usize, l.width());
+        let (d, lane, lanes) = (l.register.number(), l.lane_bytes(), l.ty.lanes as usize);
         let addr = Addr { disp: l.addr.disp - ((lanes - 1) * lane) as i32, ..l.addr };
         if (l.first, l.count) != (0, lanes) {
             self.zero(d);
         }
         self.load_same(&Lanes { addr, first: lanes - l.first - l.count, ..*l })?;
+        self.reverse(l, d, d);
+        Ok(())
+    }
+
+    /// Lane 0 at the address, the others before it, all of them: a permutation and a store.
+    pub(super) fn store_reversed(&mut self, l: &Lanes) -> Result<()> {
+        let t = self.temporaries.vector[0];
+        self.reverse(l, t, l.register.number());
+        let before = (usize::from(l.ty.lanes) - 1) * l.lane_bytes();
+        self.store(opcode::STORE_PS, l.width(), t, at(&l.addr, -(before as i64))?);
+        Ok(())
+    }
+
+    /// Lanes of `s` in `d`, the last one first.
+    fn reverse(&mut self, l: &Lanes, d: u8, s: u8) {
+        let (lane, lanes, w) = (l.lane_bytes(), l.ty.lanes as usize, l.width());
         let words = lane / 4;
         if w == Width::X {
-            self.op2i(opcode::SHUFFLE_D, w, d, d, if words == 1 { 0x1b } else { 0x4e });
-            return Ok(());
+            self.op2i(opcode::SHUFFLE_D, w, d, s, if words == 1 { 0x1b } else { 0x4e });
+            return;
         }
         let from = (0..lanes * words).map(|i| (lanes - 1 - i / words) * words + i % words);
         let from = from.flat_map(|i| (i as u32).to_le_bytes()).collect();
         let index = self.constant_register(w, self.temporaries.vector[0], from);
-        self.op3(opcode::PERMUTE_PS, w, d, index, d);
-        Ok(())
+        self.op3(opcode::PERMUTE_PS, w, d, index, s);
     }
 
     /// EVEX when there is a mask: lanes outside become zero.
