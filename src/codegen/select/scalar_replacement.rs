@@ -5,7 +5,8 @@
 //!
 //! In: the tree of a phase. Out: the same with fewer loads and stores. In an innermost loop the load of an address (the
 //! *consumer*) is replaced where a load or store (the *generator*) that runs in every iteration had the same address
-//! `d` iterations before, `0 ≤ d ≤ MAX_DISTANCE`, and no write between the two may touch it. The value moves through
+//! `d` iterations before, `0 ≤ d ≤ MAX_DISTANCE`, and no write between the two may touch it. The body of a conditional without
+//! loops is a loop of one iteration. Loads of other columns of the rows that a store writes stand before it (`early_loads`). The value moves through
 //! `d` registers: copies at the end of each iteration rotate them, loads before the loop fill them for the first `d`
 //! iterations. A load whose address does not move and that nothing in the loop writes stands before the loop; a store to
 //! an address that does not move and that nothing else in the loop touches stands after it.
@@ -14,6 +15,7 @@
 //! proven to be elsewhere ends the reuse; a load before the loop runs only where the iteration that needs it runs.
 
 mod accesses;
+mod early_loads;
 mod edits;
 mod registers;
 
@@ -23,7 +25,7 @@ use crate::codegen::select::tree::{Loop, MAX_DISPLACEMENT, Node, Pointer, Tree};
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Vreg};
 use crate::expr::interval::Facts;
-use crate::expr::{Affine, Var};
+use crate::expr::{Affine, Bound, Var};
 use accesses::{Accesses, Reference, Shape, is_apart};
 use edits::{Edits, FirstLoad};
 use registers::{Registers, instructions};
@@ -31,6 +33,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Iterations that a value is kept, at most.
 const MAX_DISTANCE: i64 = 4;
+
+/// The variable of nodes that run once: no address has it.
+const NO_VARIABLE: Var = Var(u32::MAX);
 
 /// Removes loads of values that are in registers.
 pub fn replace_scalars(mut tree: Tree, target: &Target) -> Tree {
@@ -98,7 +103,10 @@ impl Pass<'_> {
                 Node::If { conditions, body } => {
                     let mut inside = facts.clone();
                     conditions.iter().for_each(|c| inside.assume(c.clone()));
-                    let body = self.body(body, &mut inside);
+                    let body = match body.iter().any(has_loop) {
+                        true => self.body(body, &mut inside),
+                        false => self.once(body, inside),
+                    };
                     out.push(Node::If { conditions, body });
                 }
                 other => {
@@ -129,8 +137,64 @@ impl Pass<'_> {
             self.learn(node, &mut facts);
             defined.extend(node.defines());
         }
+        l.body = self.branches(l.body, &facts);
         let accesses = Accesses::of(&l.body, &self.pointers, &self.registers);
-        let reuses = self.reuses(&l, &accesses, &facts, &defined);
+        let mut edits = self.edits(&l, &accesses, &facts, &defined, MAX_DISTANCE);
+        let mut out = self.loads_before(&l, &edits, outside);
+        self.dead_stores(&l, &accesses, &mut edits, &facts);
+        let after = self.stores_after(&l, &accesses, &mut edits, &facts, &defined);
+        let body = edits.apply(std::mem::take(&mut l.body), &mut self.registers);
+        l.body = self.early_loads(body, l.var, &facts);
+        out.push(Node::Loop(l));
+        out.extend(after);
+        out
+    }
+
+    /// The branches of a body without loops, each as a loop of one iteration.
+    fn branches(&mut self, nodes: Vec<Node>, outside: &Facts) -> Vec<Node> {
+        let branch = |node| match node {
+            Node::If { conditions, body } => {
+                let mut facts = outside.clone();
+                conditions.iter().for_each(|c| facts.assume(c.clone()));
+                Node::If { conditions, body: self.once(body, facts) }
+            }
+            node => node,
+        };
+        nodes.into_iter().map(branch).collect()
+    }
+
+    /// Nodes without loops that run one after the other.
+    fn once(&mut self, nodes: Vec<Node>, mut facts: Facts) -> Vec<Node> {
+        let mut tiles = false;
+        instructions(&nodes, &mut |inst| tiles |= inst.is_tile());
+        if tiles {
+            return nodes;
+        }
+        let mut defined = FxHashSet::default();
+        for node in &nodes {
+            self.learn(node, &mut facts);
+            defined.extend(node.defines());
+        }
+        let body = self.branches(nodes, &facts);
+        let (lower, upper) = (vec![Bound::constant(0)], vec![Bound::constant(1)]);
+        let mut l = Loop { var: NO_VARIABLE, lower, upper, step: 1, parallel: true, at_least_once: true, body };
+        let accesses = Accesses::of(&l.body, &self.pointers, &self.registers);
+        let mut edits = self.edits(&l, &accesses, &facts, &defined, 0);
+        self.dead_stores(&l, &accesses, &mut edits, &facts);
+        let body = edits.apply(std::mem::take(&mut l.body), &mut self.registers);
+        self.early_loads(body, NO_VARIABLE, &facts)
+    }
+
+    /// The loads of a body that read what accesses at most `farthest` iterations before have in registers.
+    fn edits(
+        &mut self,
+        l: &Loop,
+        accesses: &Accesses,
+        facts: &Facts,
+        defined: &FxHashSet<Var>,
+        farthest: i64,
+    ) -> Edits {
+        let reuses = self.reuses(l, accesses, facts, defined, farthest);
         let mut chains: FxHashMap<usize, Vec<(usize, i64)>> = FxHashMap::default();
         for (consumer, reuse) in reuses.iter().enumerate() {
             if let Some(r) = reuse {
@@ -145,18 +209,12 @@ impl Pass<'_> {
         generators.sort_by_key(|&g| (!accesses.all[g].store, g));
         for g in generators {
             let consumers = chains.remove(&g).unwrap_or_default();
-            let consumers = kept(&l, &accesses.all, g, consumers, registers, &mut pressure);
+            let consumers = kept(l, &accesses.all, g, consumers, registers, &mut pressure);
             if !consumers.is_empty() {
-                self.replace(&l, &accesses.all, g, &consumers, &mut edits);
+                self.replace(l, &accesses.all, g, &consumers, &mut edits);
             }
         }
-        let mut out = self.loads_before(&l, &edits, outside);
-        self.dead_stores(&l, &accesses, &mut edits, &facts);
-        let after = self.stores_after(&l, &accesses, &mut edits, &facts, &defined);
-        l.body = edits.apply(std::mem::take(&mut l.body), &mut self.registers);
-        out.push(Node::Loop(l));
-        out.extend(after);
-        out
+        edits
     }
 
     /// Removes the stores that a later one of the same iteration overwrites before anything reads them.
@@ -227,10 +285,17 @@ impl Pass<'_> {
 
     /// Finds the source of each access's value, by index; values of values are followed to the access that has it
     /// first.
-    fn reuses(&self, l: &Loop, accesses: &Accesses, facts: &Facts, defined: &FxHashSet<Var>) -> Vec<Option<Reuse>> {
+    fn reuses(
+        &self,
+        l: &Loop,
+        accesses: &Accesses,
+        facts: &Facts,
+        defined: &FxHashSet<Var>,
+        farthest: i64,
+    ) -> Vec<Option<Reuse>> {
         let references = &accesses.all;
         let nearest: Vec<Option<Reuse>> =
-            (0..references.len()).map(|c| self.nearest(l, accesses, c, facts, defined)).collect();
+            (0..references.len()).map(|c| self.nearest(l, accesses, c, facts, defined, farthest)).collect();
         let follow = |c: usize| {
             let mut reuse = nearest[c]?;
             let mut seen = FxHashSet::from_iter([c]);
@@ -243,7 +308,7 @@ impl Pass<'_> {
             let (r, ..) = references[c].value?;
             let (.., lanes) = references[reuse.generator].value?;
             let enough = matches!(references[c].value?.1, Shape::Lanes { .. }) || self.registers.lanes_read(r) <= lanes;
-            (reuse.distance <= MAX_DISTANCE && enough).then_some(reuse)
+            (reuse.distance <= farthest && enough).then_some(reuse)
         };
         let mut reuses: Vec<Option<Reuse>> = (0..references.len()).map(follow).collect();
         // A generator must keep its own load.
@@ -263,13 +328,13 @@ impl Pass<'_> {
         c: usize,
         facts: &Facts,
         defined: &FxHashSet<Var>,
+        farthest: i64,
     ) -> Option<Reuse> {
         let references = &accesses.all;
         let consumer = &references[c];
         let (_, shape, _) = consumer.value.filter(|_| !consumer.store)?;
-        if consumer.bytes.terms.iter().any(|t| defined.contains(&t.0)) {
-            return None;
-        }
+        // what the body defines differs between iterations
+        let farthest = if consumer.bytes.terms.iter().any(|t| defined.contains(&t.0)) { 0 } else { farthest };
         let advance = consumer.bytes.coefficient(l.var) * l.step;
         let distance = |g: &Reference| -> Option<i64> {
             if g.root != consumer.root || g.bytes.terms != consumer.bytes.terms || g.value?.1 != shape {
@@ -285,7 +350,7 @@ impl Pass<'_> {
         };
         let candidates = references.iter().enumerate().filter(|(g, _)| *g != c);
         let candidates = candidates.filter_map(|(g, r)| Some((distance(r)?, std::cmp::Reverse(r.at), g)));
-        let (distance, _, generator) = candidates.min().filter(|d| d.0 <= MAX_DISTANCE)?;
+        let (distance, _, generator) = candidates.min().filter(|d| d.0 <= farthest)?;
         let from = references[generator].at;
         let between = |index: usize, before: i64| match before {
             0 if distance == 0 => from < index && index < consumer.at,

@@ -276,3 +276,47 @@ fn a_store_that_nothing_reads_before_the_next_one_goes() {
     let part = "vector k in 0..16 { A[i][k] = B[i][k]; } C[j] = A[i][3]; vector m in 0..16 { A[i][m] = C[m]; }";
     assert_eq!(stores(&around(part)).1, 3);
 }
+
+#[test]
+fn a_branch_reads_what_it_stored_from_its_register() {
+    let branch = |body: &str| {
+        format!("for i in 1..9 {{ for j in i..60 {{ let k = floor(j / 3); if k - i >= 0 {{ {body} }} }} }}")
+    };
+    assert_loads(&branch("B[i][j] = A[i][j]; C[i] = (B[i][j] + A[i][j + 1]);"), 3, 2);
+    // what another statement may have written is loaded again
+    assert_loads(&branch("B[i][j] = A[i][j]; B[i][2*i] = A[i][0]; C[i] = B[i][j];"), 3, 3);
+}
+
+#[test]
+fn an_address_that_the_body_computes_is_one_in_an_iteration() {
+    let body = |read: &str| {
+        format!(
+            "for i in 1..9 {{ for j in i..60 {{ let k = floor(j / 3); A[i][k] = (B[i][j] * f32(2.0)); C[i] = A[i][{read}]; }} }}"
+        )
+    };
+    assert_loads(&body("k"), 2, 1);
+    assert_loads(&body("k + 1"), 2, 2);
+}
+
+#[test]
+fn columns_of_records_are_loaded_before_others_are_stored() {
+    let record = |third: &str| {
+        format!(
+            "for i in 0..8 {{ for j in i..3 {{ vector k in 0..16 {{ A[i][3*k + j] add = B[i][k]; {third} add = B[j][k]; }} }} }}"
+        )
+    };
+    let kinds = |body: &str| -> String {
+        let nest = parsed(body);
+        let functions = check(&nest, 1);
+        let kind = |i: &Inst| match i {
+            Inst::VGather { .. } => "l",
+            Inst::VScatter { .. } => "s",
+            _ => "",
+        };
+        functions[0].insts.iter().map(kind).collect()
+    };
+    assert_eq!(kinds(&record("A[i][3*k + j + 1]")), "llss");
+    // an element of the same column
+    let same = kinds(&record("A[i][3*k + j + 3]"));
+    assert!(same.find('s') < same.rfind('l'), "{same}");
+}
