@@ -52,6 +52,7 @@ pub mod state;
 pub mod statements;
 pub mod stored_bits;
 pub mod strip_mine;
+mod subscript;
 mod table;
 pub mod three_operands;
 pub mod tile_pass;

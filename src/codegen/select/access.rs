@@ -1,16 +1,14 @@
 //! Reads and writes: subscripts to addresses, guards to lane ranges, branches or masks.
 
-use crate::codegen::select::grown;
 use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{Address, Branch};
 use crate::codegen::select::state::{LANE, LocalMode, MOST_READS, Selected, Selector, lane_range};
 use crate::codegen::select::statements::Span;
 use crate::codegen::select::tree::{MAX_DISPLACEMENT, Node, Pointer, Root};
-use crate::codegen::select::value::dtype_range;
 use crate::codegen::target::Isa;
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Lane, LaneRange, VBinary, VType, Vreg};
 use crate::expr::Affine;
-use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar};
+use crate::expr::{Access, BufferId, CompareOp, Expr, Index, Scalar};
 use crate::runtime::{DType, Result};
 
 impl Selector<'_> {
@@ -67,7 +65,7 @@ impl Selector<'_> {
     }
 
     /// Bytes of an element in memory.
-    fn element(&self, b: BufferId) -> i64 {
+    pub(super) fn element(&self, b: BufferId) -> i64 {
         self.nest.buffer(b).dtype.bytes() as i64
     }
 
@@ -88,98 +86,6 @@ impl Selector<'_> {
         let Some(view) = self.view else { return otherwise };
         let bits = (0..view.group).fold(0, |pattern, n| pattern | otherwise.bits << (8 * n * dtype.bytes() as i64));
         Scalar { dtype: view.dtype, bits }
-    }
-
-    /// Integers as affine forms over runtime variables, computed in general registers.
-    fn integer(&mut self, e: &Expr) -> Selected<Affine> {
-        if let Some(a) = self.try_integer(e)? {
-            return Ok(a);
-        }
-        // through memory: computed as a vector, read back as an integer
-        let saved = self.chunk;
-        self.chunk.widest = 8;
-        let v = self.value(e)?;
-        let v = self.with_lane(v, Lane::I64)?;
-        self.chunk = saved;
-        let slot = self.tree.scratch_bytes as i64;
-        self.tree.scratch_bytes = grown(slot, 8)? as u64;
-        let far = if slot < MAX_DISPLACEMENT { 0 } else { slot };
-        let base = self.pointer(Pointer { root: Root::Scratch, bytes: Affine::constant(far) });
-        let addr = Addr { base, index: None, disp: (slot - far) as i32 };
-        let ty = VType { lane: Lane::I64, lanes: 1 };
-        self.out.push(Node::Inst(Inst::VStore { src: v.reg, ty, mem: DType::I64, addr, part: None }));
-        let var = self.fresh_var();
-        self.facts.set_range(var, UNKNOWN);
-        self.out.push(Node::LoadInt { var, addr, mem: DType::I64 });
-        Ok(Affine::var(var))
-    }
-
-    fn try_integer(&mut self, e: &Expr) -> Selected<Option<Affine>> {
-        Ok(match e {
-            Expr::Const(s) if !s.dtype.is_float() => {
-                Some(Affine::constant(crate::expr::scalar::Value::from(*s).as_i64()))
-            }
-            Expr::Index(a) => Some(self.resolve(a)),
-            Expr::Load(access) => {
-                let dtype = self.nest.buffer(access.buffer).dtype;
-                let open = access.guard.iter().any(|g| self.facts.decide(&self.resolve(g)) != Some(true));
-                let extends = matches!(dtype, DType::U32 | DType::U64) || dtype.is_storage();
-                if dtype.is_float() || extends || open || self.in_registers(access.buffer) {
-                    return Ok(None);
-                }
-                let a = self.address(access.buffer, &access.index)?;
-                let size = self.element(a.buffer);
-                let (addr, span) = self.operand(a.buffer, &a.linear.scale(size), size);
-                let mem = memory_type(dtype);
-                let range = dtype_range(dtype).unwrap_or(UNKNOWN);
-                let var = self.integer_node(range, Some(span), |var| Node::LoadInt { var, addr, mem });
-                Some(Affine::var(var))
-            }
-            Expr::Cast(DType::I64, a) => self.try_integer(a)?,
-            Expr::Binary(op, a, b) => {
-                let wide = matches!((a.as_ref(), b.as_ref()), (Expr::Cast(t, _), _) | (_, Expr::Cast(t, _)) if *t != DType::I64);
-                let (Some(a), Some(b), false) = (self.try_integer(a)?, self.try_integer(b)?, wide) else {
-                    return Ok(None);
-                };
-                let ((la, ha), (lb, hb)) = (self.facts.bounds(&a), self.facts.bounds(&b));
-                let (op, range) = match op {
-                    BinaryOp::Add => return Ok(Some(a.add_scaled(&b, 1))),
-                    BinaryOp::Sub => return Ok(Some(a.add_scaled(&b, -1))),
-                    BinaryOp::Mul if b.is_constant() => return Ok(Some(a.scale(b.constant))),
-                    BinaryOp::Mul if a.is_constant() => return Ok(Some(b.scale(a.constant))),
-                    BinaryOp::Mul => (GprOp::Mul, UNKNOWN),
-                    BinaryOp::Min => (GprOp::Min, (la.min(lb), ha.min(hb))),
-                    BinaryOp::Max => (GprOp::Max, (la.max(lb), ha.max(hb))),
-                    _ => return Ok(None),
-                };
-                let var = self.integer_node(range, None, |var| Node::Integer { var, op, a: a.clone(), b: b.clone() });
-                Some(Affine::var(var))
-            }
-            Expr::Select(c, yes, no) => {
-                let Expr::Compare(op, x, y) = c.as_ref() else { return Ok(None) };
-                let (Some(x), Some(y)) = (self.try_integer(x)?, self.try_integer(y)?) else { return Ok(None) };
-                let (Some(yes), Some(no)) = (self.try_integer(yes)?, self.try_integer(no)?) else { return Ok(None) };
-                let (more, less) = (x.add_scaled(&y, -1), y.add_scaled(&x, -1));
-                let (conditions, swap) = match op {
-                    CompareOp::Lt => (vec![less.offset(-1)], false),
-                    CompareOp::Le => (vec![less], false),
-                    CompareOp::Gt => (vec![more.offset(-1)], false),
-                    CompareOp::Ge => (vec![more], false),
-                    CompareOp::Eq => (vec![more, less], false),
-                    CompareOp::Ne => (vec![more, less], true),
-                };
-                let (yes, no) = if swap { (no, yes) } else { (yes, no) };
-                let ((ly, hy), (ln, hn)) = (self.facts.bounds(&yes), self.facts.bounds(&no));
-                let var = self.integer_node((ly.min(ln), hy.max(hn)), None, |var| Node::Choose {
-                    var,
-                    conditions: conditions.clone(),
-                    yes: yes.clone(),
-                    no: no.clone(),
-                });
-                Some(Affine::var(var))
-            }
-            _ => None,
-        })
     }
 
     /// The lanes at work as a part of the vector, when they are not all.
@@ -564,9 +470,6 @@ impl Selector<'_> {
         Ok(Val { reg, ..v })
     }
 }
-
-/// Wide enough for any subscript, small enough for sums of products.
-const UNKNOWN: (i64, i64) = (-(1 << 40), 1 << 40);
 
 /// Memory types of instructions: a bool and an element of a storage type are bytes, unsigned integers of 32 and 64 bits the
 /// bits of their width.

@@ -1,0 +1,192 @@
+//! Subscripts from data: integers in general-purpose registers.
+//!
+//! In: an integer expression that is one for all lanes. Out: an affine form over variables that general-purpose registers hold. Loads,
+//! sums, products, extremes, masks and quotients by constants are computed there, as 64-bit integers, where no value leaves its type;
+//! anything else is computed as a vector and read back from memory.
+
+use crate::codegen::select::access::memory_type;
+use crate::codegen::select::grown;
+use crate::codegen::select::state::{Selected, Selector};
+use crate::codegen::select::tree::{MAX_DISPLACEMENT, Node, Pointer, Root};
+use crate::codegen::select::value::{dtype_of, dtype_range};
+use crate::codegen::vcode::{Addr, GprOp, Inst, Lane, VType};
+use crate::expr::{Affine, BinaryOp, CompareOp, Expr};
+use crate::runtime::DType;
+
+/// Wide enough for any subscript, small enough for sums of products.
+const UNKNOWN: (i64, i64) = (-(1 << 40), 1 << 40);
+
+impl Selector<'_> {
+    /// Integers as affine forms over runtime variables, computed in general registers.
+    pub(super) fn integer(&mut self, e: &Expr) -> Selected<Affine> {
+        if let Some(a) = self.try_integer(e)? {
+            return Ok(a);
+        }
+        // through memory: computed as a vector, read back as an integer
+        let saved = self.chunk;
+        self.chunk.widest = 8;
+        let v = self.value(e)?;
+        let v = self.with_lane(v, Lane::I64)?;
+        self.chunk = saved;
+        let slot = self.tree.scratch_bytes as i64;
+        self.tree.scratch_bytes = grown(slot, 8)? as u64;
+        let far = if slot < MAX_DISPLACEMENT { 0 } else { slot };
+        let base = self.pointer(Pointer { root: Root::Scratch, bytes: Affine::constant(far) });
+        let addr = Addr { base, index: None, disp: (slot - far) as i32 };
+        let ty = VType { lane: Lane::I64, lanes: 1 };
+        self.out.push(Node::Inst(Inst::VStore { src: v.reg, ty, mem: DType::I64, addr, part: None }));
+        let var = self.fresh_var();
+        self.facts.set_range(var, UNKNOWN);
+        self.out.push(Node::LoadInt { var, addr, mem: DType::I64 });
+        Ok(Affine::var(var))
+    }
+
+    fn try_integer(&mut self, e: &Expr) -> Selected<Option<Affine>> {
+        Ok(match e {
+            Expr::Const(s) if !s.dtype.is_float() => {
+                Some(Affine::constant(crate::expr::scalar::Value::from(*s).as_i64()))
+            }
+            Expr::Index(a) => Some(self.resolve(a)),
+            Expr::Load(access) => {
+                let dtype = self.nest.buffer(access.buffer).dtype;
+                let open = access.guard.iter().any(|g| self.facts.decide(&self.resolve(g)) != Some(true));
+                let extends = matches!(dtype, DType::U32 | DType::U64) || dtype.is_storage();
+                if dtype.is_float() || extends || open || self.in_registers(access.buffer) {
+                    return Ok(None);
+                }
+                let a = self.address(access.buffer, &access.index)?;
+                let size = self.element(a.buffer);
+                let (addr, span) = self.operand(a.buffer, &a.linear.scale(size), size);
+                let mem = memory_type(dtype);
+                let range = dtype_range(dtype).unwrap_or(UNKNOWN);
+                let var = self.integer_node(range, Some(span), |var| Node::LoadInt { var, addr, mem });
+                Some(Affine::var(var))
+            }
+            Expr::Cast(_, a) => self.try_integer(a)?.filter(|value| self.is_exact(e, value)),
+            Expr::Binary(op, a, b) => {
+                let operands = [a.as_ref(), b.as_ref()];
+                let (Some(a), Some(b)) = (self.try_integer(a)?, self.try_integer(b)?) else { return Ok(None) };
+                // sums and products of what is read are taken as subscripts that lie in their dimension
+                let narrow = |e: &Expr| matches!(e, Expr::Cast(t, _) if *t != DType::I64);
+                let sums = matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max);
+                let checks = !sums || e.any(&mut |e| narrow(e));
+                let exact = !checks || self.is_exact(operands[0], &a) && self.is_exact(operands[1], &b);
+                if !exact {
+                    return Ok(None);
+                }
+                self.operation(*op, a, b).filter(|value| !checks || self.is_exact(e, value))
+            }
+            Expr::Select(c, yes, no) => {
+                let Expr::Compare(op, x, y) = c.as_ref() else { return Ok(None) };
+                let (Some(x), Some(y)) = (self.try_integer(x)?, self.try_integer(y)?) else { return Ok(None) };
+                let (Some(yes), Some(no)) = (self.try_integer(yes)?, self.try_integer(no)?) else { return Ok(None) };
+                let (more, less) = (x.add_scaled(&y, -1), y.add_scaled(&x, -1));
+                let (conditions, swap) = match op {
+                    CompareOp::Lt => (vec![less.offset(-1)], false),
+                    CompareOp::Le => (vec![less], false),
+                    CompareOp::Gt => (vec![more.offset(-1)], false),
+                    CompareOp::Ge => (vec![more], false),
+                    CompareOp::Eq => (vec![more, less], false),
+                    CompareOp::Ne => (vec![more, less], true),
+                };
+                let (yes, no) = if swap { (no, yes) } else { (yes, no) };
+                let ((ly, hy), (ln, hn)) = (self.facts.bounds(&yes), self.facts.bounds(&no));
+                let var = self.integer_node((ly.min(ln), hy.max(hn)), None, |var| Node::Choose {
+                    var,
+                    conditions: conditions.clone(),
+                    yes: yes.clone(),
+                    no: no.clone(),
+                });
+                Some(Affine::var(var))
+            }
+            _ => None,
+        })
+    }
+
+    /// Returns true if the values of an integer expression, without bounds of its type, lie in its type.
+    fn is_exact(&self, e: &Expr, value: &Affine) -> bool {
+        let dtype = dtype_of(self.nest, e);
+        let (least, most) = self.facts.bounds(value);
+        dtype == DType::I64 || dtype_range(dtype).is_some_and(|(low, high)| low <= least && most <= high)
+    }
+
+    /// An operation on integers; `None` for those that take more than a few instructions.
+    fn operation(&mut self, op: BinaryOp, a: Affine, b: Affine) -> Option<Affine> {
+        let ((la, ha), (lb, hb)) = (self.facts.bounds(&a), self.facts.bounds(&b));
+        let amount = || Some(b.constant).filter(|n| b.is_constant() && (0..32).contains(n));
+        let divisor = || Some(b.constant).filter(|&n| b.is_constant() && n > 0);
+        let (op, range) = match op {
+            BinaryOp::Add => return Some(a.add_scaled(&b, 1)),
+            BinaryOp::Sub => return Some(a.add_scaled(&b, -1)),
+            BinaryOp::Mul if b.is_constant() => return Some(a.scale(b.constant)),
+            BinaryOp::Mul if a.is_constant() => return Some(b.scale(a.constant)),
+            BinaryOp::ShiftLeft => return Some(a.scale(1 << amount()?)),
+            BinaryOp::ShiftRight => return Some(self.floor(a, 1 << amount()?)),
+            BinaryOp::Div if la >= 0 => return Some(self.floor(a, divisor()?)),
+            BinaryOp::Mod => {
+                let divisor = divisor()?;
+                let rest = self.floor(a.clone(), divisor).scale(divisor);
+                let range = (0, divisor - 1);
+                return Some(Affine::var(self.integer_node(range, None, |var| Node::Integer {
+                    var,
+                    op: GprOp::Sub,
+                    a: a.clone(),
+                    b: rest.clone(),
+                })));
+            }
+            BinaryOp::And if lb >= 0 => (GprOp::And, (0, hb)),
+            BinaryOp::And if la >= 0 => (GprOp::And, (0, ha)),
+            BinaryOp::Mul => (GprOp::Mul, UNKNOWN),
+            BinaryOp::Min => (GprOp::Min, (la.min(lb), ha.min(hb))),
+            BinaryOp::Max => (GprOp::Max, (la.max(lb), ha.max(hb))),
+            _ => return None,
+        };
+        Some(Affine::var(self.integer_node(range, None, |var| Node::Integer { var, op, a: a.clone(), b: b.clone() })))
+    }
+
+    /// The quotient by a positive constant, rounded down.
+    fn floor(&mut self, value: Affine, divisor: i64) -> Affine {
+        if divisor == 1 {
+            return value;
+        }
+        let (least, most) = self.facts.bounds(&value);
+        let range = (least.div_euclid(divisor), most.div_euclid(divisor));
+        Affine::var(self.integer_node(range, None, |var| Node::Let { var, value: value.clone(), divisor }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::codegen::loopnest::parse;
+    use crate::codegen::select::tests::check;
+
+    /// Bytes of memory through which subscripts pass, for AVX-512.
+    fn scratch(index: &str) -> u64 {
+        let text = format!(
+            "kernel p {{ P: u8[40] argument 0; Q: i32[40] argument 1; H: i32[1024] argument 2 written;
+             for i in 0..40 {{ H[{index}] add = i32(1); }} }}"
+        );
+        check(&parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}")), 1)[0].scratch_bytes
+    }
+
+    #[test]
+    fn integers_that_stay_in_their_type_are_computed_in_general_registers() {
+        for index in [
+            "@cast i32(P[i])",
+            "@(cast i32(P[i]) * i32(3))",
+            "@(cast i32(P[i]) / i32(7))",
+            "@shr(cast i32(P[i]), i32(3))",
+            "@and(Q[i], i32(15))",
+            "@mod(cast i32(P[i]), i32(10))",
+            "@cast i64(cast i32(P[i]))",
+        ] {
+            assert_eq!(scratch(index), 0, "{index}");
+        }
+    }
+
+    #[test]
+    fn integers_that_wrap_are_not() {
+        // 200 is -56 as i8
+        assert!(scratch("@(cast i32(cast i8(P[i])) + i32(128))") > 0);
+    }
+}
