@@ -8,6 +8,10 @@ or the width of dispatch, needs for one iteration: what a loop without latencies
 Of a core that runs in order llvm-mca issues an instruction only when it ends no earlier than those before it, so that loads behind products wait
 for them: on a Cortex-A510, 16 loads and 16 bfmmla that do not depend on each other take 17 cycles one kind after the other and 33 in turn, for a
 limit of 11. Loops with as many loads as products cannot come near the limit there, in whatever order.
+
+Of a Cortex-A55 llvm-mca starts a dot product or an `fmul` of 128 bits only at the beginning of a cycle, and what follows ends too early to start beside it:
+a loop of dot products takes a cycle for each of them and one for each load, where the limit counts the products alone. 24 products of 12 by 8
+sums, with both operands packed, need 5 loads, so that no block comes within 15 % of the limit there.
 """
 import argparse
 import json

@@ -262,8 +262,8 @@ machine! {
         "cycles", "As many bytes as a vector has lanes of f32, by a table of 256: by shuffles of 16, and by permutations of registers", "Loop over 16 KiB on Zen 4; NEON unmeasured";
     root_cycles [f64; 2] = [12.0, 7.5];
         "cycles", "Square roots of a vector of f32, by the divider and by an inverse", "Probe of roots on AVX-512; others have the divider";
-    load_latency usize = 5;
-        "cycles", "From the start of a vector load until its result can be used", "Unmeasured; on AArch64 the value with the shortest loops in llvm-mca's model of Cortex-A55";
+    load_latency usize = 5, 5, 3;
+        "cycles", "From the start of a vector load until its result can be used", "Unmeasured; on AArch64 that of Cortex-A55 in llvm-mca's model";
     loads_per_cycle usize = 2;
         "per cycle", "Vector loads started", "Probe of streams on AVX-512; others unmeasured";
     narrow_fma_per_cycle usize = 2;

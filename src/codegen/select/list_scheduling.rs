@@ -1,13 +1,17 @@
 //! List scheduling of innermost loops, for processors that run instructions in program order.
 //!
 //! In and out: a flat function. The instructions between two branches of an innermost loop are put into another order that keeps
-//! every dependence of registers and memory: of those whose operands are ready the one with the longest path of latencies to
-//! the end of the block comes next (Gibbons and Muchnick, 1986), so that loads stand well before what waits for them. An
+//! every dependence of registers and memory: of those that can start first, with their operands ready and a unit free, the one with the
+//! longest path of latencies to the end of the block comes next (Gibbons and Muchnick, 1986), so that loads stand well before what
+//! waits for them, and a load and what computes vectors start together. Arguments of a kernel do not overlap. An
 //! instruction that would make more registers live than the processor has waits for others that make fewer live. A processor
 //! that reorders instructions itself does not gain: its code stays in the order of selection.
 
+mod roots;
+
 use crate::codegen::Target;
 use crate::codegen::regalloc::liveness::{Liveness, Loop};
+use crate::codegen::select::tree::Root;
 use crate::codegen::target::Isa;
 use crate::codegen::vcode::operands::{Access, Class, PerClass};
 use crate::codegen::vcode::{Addr, Function, Inst};
@@ -29,12 +33,13 @@ pub fn schedule_loops(function: &mut Function, target: &Target) {
     let blocks = blocks(&function.insts);
     // What has no live ranges is refused by allocation, with the reason.
     let live = (!blocks.is_empty()).then(|| Liveness::compute(function).ok()).flatten();
+    let roots = roots::roots(&function.insts, function.gprs);
     for block in blocks {
         let reserved = usize::from(!function.insts[block.clone()].iter().all(is_one_instruction));
         let shared = shared_registers(&function.insts, &block);
         let beside = reserved + live.as_ref().map_or(0, |live| live_beside(live, &block, &shared));
         let limit = PerClass { gpr: GPRS, vector: target.vector_registers.saturating_sub(beside) };
-        let order = Block::new(&function.insts[block.clone()], target, &shared).order(limit);
+        let order = Block::new(&function.insts[block.clone()], target, &shared, &roots).order(limit);
         let ordered: Vec<Inst> = order.into_iter().map(|i| function.insts[block.start + i].clone()).collect();
         function.insts[block].clone_from_slice(&ordered);
     }
@@ -101,6 +106,59 @@ fn live_beside(live: &Liveness, block: &Range<usize>, shared: &FxHashMap<Registe
     vectors.filter(|v| !mentioned.contains(v)).count()
 }
 
+/// What an instruction occupies in the cycle in which it starts. A cycle has room for two instructions, of which one may be a load or
+/// a store and one may compute vectors, as on Cortex-A55, whose two vector units take half a register each.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Unit {
+    Memory,
+    Vector,
+    /// All of the cycle: nothing starts beside a dot product.
+    Whole,
+    Other,
+}
+
+/// Instructions that start in one cycle.
+const WIDTH: usize = 2;
+
+impl Unit {
+    fn of(inst: &Inst) -> Unit {
+        match inst {
+            Inst::VTensor { .. } => Unit::Whole,
+            Inst::LoadInt { .. } | Inst::Prefetch { .. } => Unit::Memory,
+            _ if inst.lanes().is_some() || inst.writes_memory() => Unit::Memory,
+            _ if inst.ty().is_some() => Unit::Vector,
+            _ => Unit::Other,
+        }
+    }
+}
+
+/// The cycle at hand, and what has started in it.
+#[derive(Default)]
+struct Cycle {
+    now: usize,
+    started: Vec<Unit>,
+}
+
+impl Cycle {
+    /// The earliest cycle in which an instruction finds room, if no other comes before it.
+    fn start(&self, unit: Unit) -> usize {
+        let full = self.started.len() >= WIDTH || self.started.contains(&Unit::Whole);
+        let taken = match unit {
+            Unit::Memory | Unit::Vector => self.started.contains(&unit),
+            Unit::Whole => !self.started.is_empty(),
+            Unit::Other => false,
+        };
+        self.now + usize::from(full || taken)
+    }
+
+    fn issue(&mut self, unit: Unit, at: usize) {
+        if at > self.now {
+            (self.now, self.started) = (at, vec![]);
+        }
+        self.started.push(unit);
+    }
+}
+
 /// A block and the dependences between its instructions, which have positions.
 struct Block<'a> {
     insts: &'a [Inst],
@@ -110,6 +168,7 @@ struct Block<'a> {
     predecessors: Vec<usize>,
     /// Cycles from the start of each one until its result can be used.
     latency: Vec<usize>,
+    units: Vec<Unit>,
     /// True for the first of two stores that stay neighbours.
     paired: Vec<bool>,
     /// The reads of each register that is written and read in this block alone.
@@ -119,7 +178,12 @@ struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    fn new(insts: &'a [Inst], target: &Target, shared: &FxHashMap<Register, bool>) -> Block<'a> {
+    fn new(
+        insts: &'a [Inst],
+        target: &Target,
+        shared: &FxHashMap<Register, bool>,
+        roots: &[Option<Root>],
+    ) -> Block<'a> {
         let mut fixed = PerClass::default();
         shared.iter().filter(|(_, shared)| **shared).for_each(|((class, _), _)| fixed[*class] += 1);
         let mut reads: FxHashMap<Register, usize> = FxHashMap::default();
@@ -130,7 +194,7 @@ impl<'a> Block<'a> {
                 }
             });
         }
-        let mut before = dependences(insts);
+        let mut before = dependences(insts, roots);
         let paired = pairs(insts);
         for first in (0..insts.len()).filter(|&i| paired[i]) {
             let of_second: Vec<usize> = before[first + 1].iter().copied().filter(|&i| i != first).collect();
@@ -143,7 +207,8 @@ impl<'a> Block<'a> {
         }
         let predecessors = before.iter().map(BTreeSet::len).collect();
         let latency = insts.iter().map(|inst| latency(inst, target)).collect();
-        Block { insts, successors, predecessors, latency, paired, reads, fixed }
+        let units = insts.iter().map(Unit::of).collect();
+        Block { insts, successors, predecessors, latency, units, paired, reads, fixed }
     }
 
     /// The longest path of latencies from the start of each instruction to the end of the block.
@@ -162,19 +227,21 @@ impl<'a> Block<'a> {
         let mut ready_at = vec![0; self.insts.len()];
         let mut candidates: Vec<usize> = (0..self.insts.len()).filter(|&i| self.predecessors[i] == 0).collect();
         let (mut order, mut live): (Vec<usize>, _) = (vec![], self.fixed);
+        let mut cycle = Cycle::default();
         while !candidates.is_empty() {
-            let now = order.len();
-            let fits = |i: usize| {
-                let change = self.pressure(i);
+            let fits = |i: &usize| {
+                let change = self.pressure(*i);
                 Class::ALL.iter().all(|&c| change[c] <= 0 || live[c] as i64 + change[c] <= limit[c] as i64)
             };
-            // what is ready, then the nearest to it, then what is most urgent, then the order of selection
-            let rank = |&i: &usize| match fits(i) {
-                true => (0, ready_at[i].max(now), usize::MAX - heights[i], i),
-                false => (1, 0, 0, i),
-            };
+            let start = |i: usize| ready_at[i].max(cycle.start(self.units[i]));
+            // what starts first, then what is most urgent, then the order of selection
+            let rank = |&i: &usize| (start(i), usize::MAX - heights[i], i);
             let second = order.last().filter(|&&last| self.paired[last]).map(|last| *last + 1);
-            let Some(next) = second.or_else(|| candidates.iter().copied().min_by_key(rank)) else { break };
+            let next = second.or_else(|| candidates.iter().copied().filter(fits).min_by_key(rank));
+            // registers lack: the order of selection
+            let Some(next) = next.or_else(|| candidates.iter().copied().min()) else { break };
+            let now = start(next);
+            cycle.issue(self.units[next], now);
             candidates.retain(|&i| i != next);
             for class in Class::ALL {
                 live[class] = (live[class] as i64 + self.pressure(next)[class]).max(0) as usize;
@@ -222,13 +289,13 @@ impl<'a> Block<'a> {
 }
 
 /// The instructions that must come before each one: those that write what it reads, and those that access what it writes.
-fn dependences(insts: &[Inst]) -> Vec<BTreeSet<usize>> {
+fn dependences(insts: &[Inst], roots: &[Option<Root>]) -> Vec<BTreeSet<usize>> {
     let mut before = vec![BTreeSet::new(); insts.len()];
     let mut writer: FxHashMap<Register, usize> = FxHashMap::default();
     let mut readers: FxHashMap<Register, Vec<usize>> = FxHashMap::default();
     let mut accesses: Vec<(usize, MemoryAccess)> = vec![];
     for (i, inst) in insts.iter().enumerate() {
-        if let Some(access) = MemoryAccess::of(inst, |r| writer.get(&(Class::Gpr, r)).copied()) {
+        if let Some(access) = MemoryAccess::of(inst, roots, |r| writer.get(&(Class::Gpr, r)).copied()) {
             before[i].extend(accesses.iter().filter(|(_, earlier)| earlier.orders(&access)).map(|earlier| earlier.0));
             accesses.push((i, access));
         }
@@ -250,6 +317,8 @@ fn dependences(insts: &[Inst]) -> Vec<BTreeSet<usize>> {
 /// The memory that an instruction reads or writes.
 struct MemoryAccess {
     writes: bool,
+    /// What the address points into, where that is known.
+    root: Option<Root>,
     /// The registers of the address, without displacement, with the instructions that wrote them last, and the bytes behind it;
     /// `None` where these are not known.
     bytes: Option<(Addr, [Option<usize>; 2], Range<i64>)>,
@@ -257,7 +326,7 @@ struct MemoryAccess {
 
 impl MemoryAccess {
     /// The access of an instruction, where it has one; `writer` tells which instruction of the block wrote a register last.
-    fn of(inst: &Inst, writer: impl Fn(u32) -> Option<usize>) -> Option<MemoryAccess> {
+    fn of(inst: &Inst, roots: &[Option<Root>], writer: impl Fn(u32) -> Option<usize>) -> Option<MemoryAccess> {
         let writes = inst.writes_memory();
         let lanes = inst.lanes();
         let integer = match *inst {
@@ -267,6 +336,8 @@ impl MemoryAccess {
         if lanes.is_none() && integer.is_none() {
             return None;
         }
+        let base = lanes.map(|l| l.addr.base).or(integer.map(|(addr, _)| addr.base));
+        let root = base.and_then(|r| roots[r.index()]);
         let written = |a: Addr| [writer(a.base.0), a.index.and_then(|(r, _)| writer(r.0))];
         let bytes = lanes.filter(|_| !matches!(inst, Inst::VGatherIndex { .. })).map(|l| {
             let ends =
@@ -278,7 +349,7 @@ impl MemoryAccess {
             (addr, start..start + mem.bytes() as i64)
         }));
         let bytes = bytes.map(|(addr, range)| (Addr { disp: 0, ..addr }, written(addr), range));
-        Some(MemoryAccess { writes, bytes })
+        Some(MemoryAccess { writes, root, bytes })
     }
 
     /// Returns true if two accesses may not be exchanged.
@@ -287,7 +358,8 @@ impl MemoryAccess {
             (Some((a, v, x)), Some((b, w, y))) => (a, v) == (b, w) && (x.end <= y.start || y.end <= x.start),
             _ => false,
         };
-        (self.writes || later.writes) && !apart
+        let elsewhere = self.root.zip(later.root).is_some_and(|(a, b)| a != b);
+        (self.writes || later.writes) && !apart && !elsewhere
     }
 }
 
