@@ -1,7 +1,7 @@
 //! The state of the AArch64 emitter: the frame, broadcasts that are multiplied by element.
 
+use crate::codegen::aarch64::numbers::Numbers;
 use crate::codegen::emit;
-use crate::codegen::vcode::Lane;
 use crate::codegen::vcode::operands::Class;
 use dynasmrt::aarch64::Aarch64Relocation;
 
@@ -23,13 +23,10 @@ pub(super) struct Frame {
 pub struct Aarch64 {
     pub(super) frame: Frame,
     pub(super) by_element: ByElement,
-    pub(super) constants: Constants,
+    pub(super) numbers: Numbers,
 }
 
 pub type Emitter<'a> = emit::Emitter<'a, Aarch64Relocation, Aarch64>;
 
 /// Virtual registers that hold one broadcast element and are only ever multiplied: the element is loaded as a scalar.
 pub(super) struct ByElement(pub(super) Vec<bool>);
-
-/// The lane type and bits of virtual registers that hold the same constant wherever they are read.
-pub(super) struct Constants(pub(super) Vec<Option<(Lane, u64)>>);

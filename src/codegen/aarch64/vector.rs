@@ -1,6 +1,6 @@
 //! Vector arithmetic between registers.
 
-use crate::codegen::aarch64::emitter::{ByElement, Constants, Emitter};
+use crate::codegen::aarch64::emitter::{ByElement, Emitter};
 use crate::codegen::emit::{Tiles, Vectors};
 use crate::codegen::instruction::Form;
 use crate::codegen::vcode::operands::Class;
@@ -413,49 +413,29 @@ impl Vectors for Emitter<'_> {
     }
 }
 
-impl Constants {
-    /// The registers that only hold one constant.
-    pub(super) fn of(function: &Function) -> Constants {
-        let mut values = vec![None; function.vregs as usize];
-        let mut written = vec![false; function.vregs as usize];
-        for inst in &function.insts {
-            inst.registers(|class, access, r| {
-                if class == Class::Vector && access.writes() {
-                    let constant = match inst {
-                        Inst::VConst { ty, bits, .. } => Some((ty.lane, bits & ty.lane.all_ones())),
-                        _ => None,
-                    };
-                    let first = !std::mem::replace(&mut written[r as usize], true);
-                    let same = first || values[r as usize] == constant;
-                    values[r as usize] = constant.filter(|_| same);
-                }
-            });
-        }
-        Constants(values)
-    }
-
-    /// Returns true if a register holds a number that is not zero in lanes of floats.
-    fn is_nonzero_number(&self, r: Vreg) -> bool {
-        match self.0[r.index()] {
-            Some((Lane::F32, bits)) => f32::from_bits(bits as u32).abs() > 0.0,
-            Some((Lane::F64, bits)) => f64::from_bits(bits).abs() > 0.0,
-            _ => false,
-        }
-    }
-}
-
 impl Emitter<'_> {
-    /// Least or greatest of a number other than zero in `a` and of `b`: where `b` is not a number the result is not one.
+    /// Least or greatest of `a` and `b`, `b` where they do not compare, by one instruction: of a number other than zero in `a`, the result is
+    /// not a number where `b` is not; of a number in `b`, it is that where `a` is not a number, and quiet.
     fn bounded(&mut self, op: VBinary, ty: VType, d: u8, a: u8, b: u8) -> bool {
-        let Inst::VBinary { a: first, .. } = self.function.insts[self.origin] else { return false };
-        if !self.arch.constants.is_nonzero_number(first) {
+        let Inst::VBinary { a: first, b: second, .. } = self.function.insts[self.origin] else { return false };
+        if self.arch.numbers.is_nonzero(first) {
+            match (op, ty.lane) {
+                (VBinary::Min, Lane::F32) => a64!(self ; fmin V(d).s4, V(a).s4, V(b).s4),
+                (VBinary::Max, Lane::F32) => a64!(self ; fmax V(d).s4, V(a).s4, V(b).s4),
+                (VBinary::Min, Lane::F64) => a64!(self ; fmin V(d).d2, V(a).d2, V(b).d2),
+                (VBinary::Max, Lane::F64) => a64!(self ; fmax V(d).d2, V(a).d2, V(b).d2),
+                _ => return false,
+            }
+            return true;
+        }
+        if !self.arch.numbers.is_quiet(first) || !self.arch.numbers.keeps_sign(op, second) {
             return false;
         }
         match (op, ty.lane) {
-            (VBinary::Min, Lane::F32) => a64!(self ; fmin V(d).s4, V(a).s4, V(b).s4),
-            (VBinary::Max, Lane::F32) => a64!(self ; fmax V(d).s4, V(a).s4, V(b).s4),
-            (VBinary::Min, Lane::F64) => a64!(self ; fmin V(d).d2, V(a).d2, V(b).d2),
-            (VBinary::Max, Lane::F64) => a64!(self ; fmax V(d).d2, V(a).d2, V(b).d2),
+            (VBinary::Min, Lane::F32) => a64!(self ; fminnm V(d).s4, V(a).s4, V(b).s4),
+            (VBinary::Max, Lane::F32) => a64!(self ; fmaxnm V(d).s4, V(a).s4, V(b).s4),
+            (VBinary::Min, Lane::F64) => a64!(self ; fminnm V(d).d2, V(a).d2, V(b).d2),
+            (VBinary::Max, Lane::F64) => a64!(self ; fmaxnm V(d).d2, V(a).d2, V(b).d2),
             _ => return false,
         }
         true

@@ -92,6 +92,27 @@ pub fn compute(
     Case { function: b.function, buffers, range: (0, 1) }
 }
 
+/// Minima and maxima of a constant, on either side, and of what is in memory or the result of arithmetic.
+fn extremes_with_constants(ty: VType, out: &mut Vec<Case>) {
+    let sign = 1u64 << (8 * ty.lane.bytes() - 1);
+    let number = if ty.lane == Lane::F32 { 1.5f32.to_bits().into() } else { 1.5f64.to_bits() };
+    for (n, bits) in [0, sign, number, number | sign, !sign].into_iter().enumerate() {
+        for (op, way) in [VBinary::Min, VBinary::Max].into_iter().flat_map(|op| (0..4).map(move |way| (op, way))) {
+            out.push(compute(format!("{op:?} {ty:?} with constant {n}, {way}"), &[ty, ty], false, ty, |b, r| {
+                let (mut x, constant, dst) = (r[0], b.vreg(), b.vreg());
+                if way >= 2 {
+                    x = b.vreg();
+                    b.push(Inst::VBinary { op: VBinary::Sub, dst: x, ty, a: r[0], b: r[1] });
+                }
+                b.push(Inst::VConst { dst: constant, ty, bits });
+                let [a, second] = if way % 2 == 0 { [x, constant] } else { [constant, x] };
+                b.push(Inst::VBinary { op, dst, ty, a, b: second });
+                dst
+            }));
+        }
+    }
+}
+
 fn arithmetic(ty: VType, out: &mut Vec<Case>) {
     let float = ty.lane.is_float();
     let integer = VType { lane: Lane::integer(ty.lane.bytes()), ..ty };
@@ -156,6 +177,9 @@ fn arithmetic(ty: VType, out: &mut Vec<Case>) {
             b.push(Inst::VBinary { op, dst, ty, a: dst, b: dst });
             dst
         }));
+    }
+    if float {
+        extremes_with_constants(ty, out);
     }
     for op in [ShiftOp::Left, ShiftOp::RightLogical, ShiftOp::RightArithmetic] {
         for amount in [0, 1, 23, 8 * ty.lane.bytes() as u8 - 1] {
