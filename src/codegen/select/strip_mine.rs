@@ -9,6 +9,7 @@ use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::columns;
 use crate::codegen::select::expansion_cost::{constant_range, cost, vector_statements};
 use crate::codegen::select::scalar_expansion;
+use crate::codegen::target::Isa;
 use crate::expr::Bound;
 use crate::expr::interval::ceil_div;
 use crate::expr::scalar::numbers_only;
@@ -95,8 +96,11 @@ impl Strip<'_> {
         if reduces {
             return self.long_reduction(v).unwrap_or_else(|v| vec![vector_loop(v.var, v.extent, v.body)]);
         }
+        // A processor that runs instructions in order waits for each result, unless other vectors have something to do.
+        let in_order = self.target.isa == Isa::Neon;
         let vectors = match weight {
             ..=6 => 4,
+            7..=48 if in_order => 4,
             7..=16 => 2,
             _ => 1,
         };
