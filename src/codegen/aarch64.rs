@@ -13,13 +13,15 @@ macro_rules! a64 {
     };
 }
 
+mod by_element;
 pub mod emitter;
 mod memory;
 mod numbers;
 mod scalar;
 mod vector;
 
-use crate::codegen::aarch64::emitter::{Aarch64, ByElement, Emitter, Frame, X16};
+use crate::codegen::aarch64::by_element::ByElement;
+use crate::codegen::aarch64::emitter::{Aarch64, Emitter, Frame, X16};
 use crate::codegen::aarch64::numbers::Numbers;
 use crate::codegen::emit::{self, Frame as _, Scalars};
 use crate::codegen::regalloc::allocation::{Allocation, Needs, RegisterFile, frame_size};
@@ -56,7 +58,7 @@ fn needs(inst: &Inst) -> Needs {
 /// The machine code of a function, and where the code of each step starts; the last entry is the end of the last step.
 pub fn emit(function: &Function, allocation: &Allocation) -> Result<(Vec<u8>, Vec<usize>)> {
     let frame = Frame::of(allocation)?;
-    let arch = Aarch64 { frame, by_element: ByElement::of(function), numbers: Numbers::of(function) };
+    let arch = Aarch64 { frame, by_element: ByElement::of(function, allocation), numbers: Numbers::of(function) };
     let (code, starts, _) = Emitter::emit(function, allocation, arch)?;
     Ok((code, starts))
 }

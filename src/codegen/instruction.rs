@@ -149,8 +149,9 @@ pub enum Slot {
 pub enum Encoding {
     /// A VEX or EVEX instruction of x86-64, in the terms of the opcode line of the manual.
     X86(X86Encoding),
-    /// A word of AArch64: the pattern with zeros where registers stand, and the lowest bit of each 5-bit register field.
-    Aarch64 { word: u32, registers: Vec<(Slot, u8)> },
+    /// A word of AArch64: the pattern with zeros where registers stand, and the lowest bit of each register field. A field has 5 bits, or 4
+    /// where its slot is among `low`.
+    Aarch64 { word: u32, registers: Vec<(Slot, u8)>, low: Vec<Slot> },
 }
 
 /// `VEX|EVEX.bits.prefix.map.W opcode /r`.
@@ -348,6 +349,14 @@ impl Encoding {
         match self {
             Encoding::X86(x) => [Some(x.reg), x.vvvv, Some(x.rm)].into_iter().flatten().collect(),
             Encoding::Aarch64 { registers, .. } => registers.iter().map(|r| r.0).collect(),
+        }
+    }
+
+    /// Returns true if the encoding can name only the lower 16 registers for a slot.
+    pub fn is_low(&self, slot: Slot) -> bool {
+        match self {
+            Encoding::X86(x) => !x.evex && self.registers().contains(&slot),
+            Encoding::Aarch64 { low, .. } => low.contains(&slot),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The state of the AArch64 emitter: the frame, broadcasts that are multiplied by element.
 
+use crate::codegen::aarch64::by_element::ByElement;
 use crate::codegen::aarch64::numbers::Numbers;
 use crate::codegen::emit;
 use crate::codegen::vcode::operands::Class;
@@ -27,6 +28,3 @@ pub struct Aarch64 {
 }
 
 pub type Emitter<'a> = emit::Emitter<'a, Aarch64Relocation, Aarch64>;
-
-/// Virtual registers that hold one broadcast element and are only ever multiplied: the element is loaded as a scalar.
-pub(super) struct ByElement(pub(super) Vec<bool>);

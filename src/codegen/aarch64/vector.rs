@@ -1,63 +1,10 @@
 //! Vector arithmetic between registers.
 
-use crate::codegen::aarch64::emitter::{ByElement, Emitter};
+use crate::codegen::aarch64::emitter::Emitter;
 use crate::codegen::emit::{Tiles, Vectors};
-use crate::codegen::instruction::Form;
-use crate::codegen::vcode::operands::Class;
-use crate::codegen::vcode::{Addr, Function, Inst, Lane, ShiftOp, VBinary, VType, VUnary, Vreg, Zip};
+use crate::codegen::vcode::{Addr, Inst, Lane, ShiftOp, VBinary, VType, VUnary, Vreg, Zip};
 use crate::expr::CompareOp;
-use crate::runtime::DType;
 use dynasmrt::{DynasmApi, DynasmLabelApi};
-
-impl ByElement {
-    pub(super) fn of(function: &Function) -> ByElement {
-        let mut by_element = vec![false; function.vregs as usize];
-        for inst in &function.insts {
-            if let Some(dst) = broadcast(inst) {
-                by_element[dst.index()] = true;
-            }
-        }
-        for inst in &function.insts {
-            match *inst {
-                _ if broadcast(inst).is_some() => {}
-                Inst::VFma { acc, a, b, ty, .. } if matches!(ty.lane, Lane::F32 | Lane::F64) => {
-                    by_element[acc.index()] = false;
-                    // One of the two factors stays a whole vector.
-                    if by_element[a.index()] && by_element[b.index()] {
-                        by_element[b.index()] = false;
-                    }
-                }
-                Inst::VTensor { acc, row, a, b, .. } => {
-                    by_element[acc.index()] = false;
-                    let row = function.instructions.iter().find(|r| r.name == row && !r.element.is_empty());
-                    for (n, r) in [(1, a), (2, b)] {
-                        let broadcast = row.is_some_and(|row| row.operands[n].form == Form::Broadcast);
-                        by_element[r.index()] &= broadcast && a != b;
-                    }
-                }
-                _ => inst.registers(|class, _, r| {
-                    if class == Class::Vector {
-                        by_element[r as usize] = false;
-                    }
-                }),
-            }
-        }
-        ByElement(by_element)
-    }
-
-    pub(super) fn contains(&self, r: Vreg) -> bool {
-        self.0[r.index()]
-    }
-}
-
-/// The register that an instruction fills with an element of 4 or 8 bytes, as it stands in memory.
-fn broadcast(inst: &Inst) -> Option<Vreg> {
-    match *inst {
-        Inst::VBroadcast { dst, mem: DType::F32 | DType::F64, .. } => Some(dst),
-        Inst::VBroadcast { dst, mem: DType::I32, ty, .. } if ty.lane == Lane::I32 => Some(dst),
-        _ => None,
-    }
-}
 
 fn binary_needs(op: VBinary, lane: Lane) -> u8 {
     let compares = matches!(op, VBinary::Min | VBinary::Max) && (lane.is_float() || lane == Lane::I64);
@@ -174,6 +121,7 @@ impl Vectors for Emitter<'_> {
             (VUnary::Ceil, Lane::F64) => a64!(self ; frintp V(d).d2, V(a).d2),
             (VUnary::Round, Lane::F32) => a64!(self ; frintn V(d).s4, V(a).s4),
             (VUnary::Round, Lane::F64) => a64!(self ; frintn V(d).d2, V(a).d2),
+            (VUnary::WidenHalf, Lane::F32) if self.is_half_in_lowest_lane() => a64!(self ; fcvtl V(d).s4, V(a).h4),
             (VUnary::WidenHalf, Lane::F32 | Lane::I32) => {
                 a64!(self ; xtn V(d).h4, V(a).s4 ; fcvtl V(d).s4, V(d).h4);
             }
@@ -439,6 +387,11 @@ impl Emitter<'_> {
             _ => return false,
         }
         true
+    }
+
+    /// Returns true if the instruction at hand reads the lowest lane alone.
+    fn is_half_in_lowest_lane(&self) -> bool {
+        matches!(self.function.insts[self.origin], Inst::VUnary { a, .. } if self.arch.by_element.contains(a))
     }
 
     /// `fcvtn Vd.4H, Va.4S`, a form that the assembler lacks.

@@ -77,10 +77,13 @@ impl TensorInstruction {
             for (round, numbers) in numbers.iter().enumerate() {
                 // The upper half of the registers takes part in the second round where it can be named.
                 let high = if round == 1 && !self.has_vex() { 16 } else { 0 };
-                let number = |slot: Slot| match slot {
-                    Slot::Operand(n) => numbers[n as usize] + high,
-                    Slot::Constant => numbers[self.operands.len()] + high,
-                    Slot::Temporary(n) => numbers[self.registers() + n as usize] + high,
+                let number = |slot: Slot| {
+                    let number = match slot {
+                        Slot::Operand(n) => numbers[n as usize],
+                        Slot::Constant => numbers[self.operands.len()],
+                        Slot::Temporary(n) => numbers[self.registers() + n as usize],
+                    };
+                    if self.code.iter().any(|e| e.is_low(slot)) { number } else { number + high }
                 };
                 let decoded = decode(encoding, number);
                 let decoded = decoded.map_err(|message| CodeProblem { encoding: Some(n), message })?;

@@ -31,7 +31,7 @@ impl Encoding {
     pub fn write(&self, register: impl Fn(Slot) -> u8, bytes: &mut Vec<u8>) {
         match self {
             Encoding::X86(x) => x86(x, register, bytes),
-            Encoding::Aarch64 { word, registers } => {
+            Encoding::Aarch64 { word, registers, .. } => {
                 let fields = registers.iter().map(|&(slot, bit)| (register(slot) as u32) << bit);
                 bytes.extend(fields.fold(*word, |word, field| word | field).to_le_bytes());
             }

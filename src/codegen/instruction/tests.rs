@@ -70,6 +70,39 @@ fn code_names_the_registers_of_the_operands() {
     }
 }
 
+/// As above where the prefix is VEX: each of the 16 registers in each field.
+#[test]
+fn code_of_vex_names_the_registers_of_the_operands() {
+    use iced_x86::{Decoder, DecoderOptions, Register};
+    let mut row = vpdpbusd();
+    if let Encoding::X86(x) = &mut row.code[0] {
+        (x.evex, x.vector_bits) = (false, 256);
+    }
+    for n in 0..16u8 {
+        let registers = [n, (n + 5) % 16, (n + 11) % 16];
+        let bytes = row.bytes_of(&registers, &[]);
+        let decoded = Decoder::new(64, &bytes, DecoderOptions::NONE).decode();
+        assert_eq!(decoded.len(), bytes.len());
+        let found = [0, 1, 2].map(|i| decoded.op_register(i));
+        assert_eq!(found, registers.map(|r| Register::YMM0 + u32::from(r)));
+    }
+}
+
+/// Each slot of an encoding takes the register of its own operand, temporary or constant.
+#[test]
+fn registers_of_an_encoding_are_those_of_its_slots() {
+    let slots = [Slot::Constant, Slot::Temporary(1), Slot::Operand(1)];
+    let word =
+        Encoding::Aarch64 { word: 0x4e80_9400, registers: slots.into_iter().zip([0, 5, 16]).collect(), low: vec![] };
+    assert_eq!(word.registers(), slots);
+    let row = TensorInstruction { code: vec![word.clone()], element: vec![word], ..vpdpbusd() };
+    let expected = (0x4e80_9400u32 | 31 | 17 << 5 | 9 << 16).to_le_bytes();
+    assert_eq!(row.bytes_of(&[3, 9, 12, 31], &[16, 17]), expected);
+    assert_eq!(row.bytes_by_element(&[3, 9, 12, 31], &[16, 17]), expected);
+    let Encoding::X86(x86) = &vpdpbusd().code[0] else { panic!() };
+    assert_eq!(Encoding::X86(x86.clone()).registers(), [0, 1, 2].map(Slot::Operand));
+}
+
 /// `C(j) += A(p, q)` in 16 bytes: four terms for each of four sums.
 fn four_terms(order: SumOrder) -> TensorInstruction {
     let mut row = vpdpbusd();
@@ -125,4 +158,25 @@ fn the_other_order_of_factors_starts_anew() {
     // Either may be operand 1, the first alone operand 2.
     let found = row.unify(&value, &mut |n, part| n == 1 || part.access.buffer == BufferId(7)).unwrap();
     assert_eq!(found.iter().map(|a| a.buffer.0).collect::<Vec<_>>(), [8, 7]);
+}
+
+/// Factors and summands may change places, both at once; the operands of other operations may not.
+#[test]
+fn only_factors_and_summands_change_places() {
+    let load = |n: u32| Expr::load(BufferId(n), vec![Affine::var(Var(0))]);
+    let fits = &mut |n: usize, part: &Part| part.access.buffer == BufferId(6 + n as u32);
+    for op in [BinaryOp::Add, BinaryOp::Mul, BinaryOp::Sub, BinaryOp::Min, BinaryOp::Div] {
+        let of = |a: u32, b: u32| Expr::binary(op, load(a), load(b));
+        let row = TensorInstruction { body: of(1, 2), ..vpdpbusd() };
+        let turned = matches!(op, BinaryOp::Add | BinaryOp::Mul);
+        let found = |value: Expr, fits: &mut dyn FnMut(usize, &Part) -> bool| {
+            row.unify(&value, fits).map(|found| found.iter().map(|a| a.buffer.0).collect::<Vec<_>>())
+        };
+        assert_eq!(found(of(7, 8), fits), Some(vec![7, 8]), "{op:?}");
+        assert_eq!(found(of(8, 7), fits), turned.then(|| vec![7, 8]), "{op:?}");
+        // One factor alone that fits in either place is not enough.
+        for (a, b) in [(7, 7), (8, 8), (7, 9), (9, 7), (8, 9), (9, 8)] {
+            assert_eq!(found(of(a, b), fits), None, "{op:?} {a} {b}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::encoding::encoding;
 use super::semantics::resolve;
-use super::syntax::{Instruction, Operand as Declared};
+use super::syntax::{Code, Instruction, Operand as Declared};
 use crate::codegen::instruction::{
     Constant, Encoding, Form, InstructionName, Operand, Slot, TILE_ROW_BYTES, TILE_ROWS, TensorInstruction,
 };
@@ -36,6 +36,7 @@ pub fn declare(instruction: &Instruction) -> Checked<TensorInstruction> {
     let code = instruction.code.iter().map(|c| encoding(c, &slot)).collect::<Checked<Vec<Encoding>>>()?;
     for (index, encoding) in code.iter().enumerate() {
         architecture(instruction, index, encoding, features)?;
+        four_bits(&operands, &instruction.code[index], encoding)?;
     }
     let first = instruction.code.iter().position(|c| c.by_element).unwrap_or(code.len());
     let (code, element) = code.split_at(first);
@@ -86,6 +87,20 @@ pub fn declare(instruction: &Instruction) -> Checked<TensorInstruction> {
         return Err(Diagnostic::invalid(instruction.semantics.span, message));
     }
     Ok(row)
+}
+
+/// Refuses fields of 4 bits where no other code takes the place of this one: registers are chosen without regard to what a field can name.
+fn four_bits(operands: &[&Declared], code: &Code, encoding: &Encoding) -> Checked<()> {
+    let has_other_code = |slot: &Slot| {
+        code.by_element && matches!(slot, Slot::Operand(n) if operands[usize::from(*n)].form == Form::Broadcast)
+    };
+    match encoding {
+        Encoding::Aarch64 { low, .. } if !low.iter().all(has_other_code) => {
+            let message = "a field of 4 bits stands in code by element, for the operand that is broadcast";
+            Err(Diagnostic::invalid(code.line_span, message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Refuses code by element where no single operand is broadcast, or of another architecture than AArch64.

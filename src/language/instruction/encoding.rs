@@ -97,21 +97,23 @@ impl Line<'_> {
         Ok(X86Encoding { opcode, reg, vvvv, rm, immediate, ..head })
     }
 
-    /// `0100 1110 100 m:5 100101 n:5 d:5`.
+    /// `0100 1110 100 m:5 100101 n:5 d:5`; a field `m:4` has room for the lower 16 registers.
     fn aarch64(&self, slot: &impl Fn(&Name) -> Checked<Slot>) -> Checked<Encoding> {
         let (mut word, mut bits) = (0u32, 0usize);
-        let mut fields: Vec<(&str, usize)> = vec![];
+        let mut fields: Vec<(&str, usize, usize)> = vec![];
         for &(text, span) in &self.words {
             let width = match text.split_once(':') {
-                Some((name, "5")) if !name.is_empty() => {
+                Some((name, width @ ("4" | "5"))) if !name.is_empty() => {
                     if fields.iter().any(|f| f.0 == name) {
                         return Err(Diagnostic::invalid(span, format!("the field `{name}` stands here twice")));
                     }
-                    fields.push((name, bits));
-                    5
+                    let width = usize::from(width.as_bytes()[0] - b'0');
+                    fields.push((name, bits, width));
+                    width
                 }
                 Some(_) => {
-                    let message = "a field has a name and 5 bits, the number of a register, as in `m:5`";
+                    let message =
+                        "a field has a name and 5 bits, the number of a register, as in `m:5`, or 4, as in `m:4`";
                     return Err(Diagnostic::invalid(span, message));
                 }
                 None if text.bytes().all(|b| b == b'0' || b == b'1') => text.len(),
@@ -129,12 +131,13 @@ impl Line<'_> {
         }
         let names: Vec<&str> = fields.iter().map(|f| f.0).collect();
         self.known(&names)?;
-        let mut registers = vec![];
-        for (name, first) in fields {
+        let (mut registers, mut low) = (vec![], vec![]);
+        for (name, first, width) in fields {
             let register = self.register(name, slot)?.ok_or_else(|| self.empty(name))?;
-            registers.push((register, (32 - first - 5) as u8));
+            registers.push((register, (32 - first - width) as u8));
+            low.extend((width == 4).then_some(register));
         }
-        Ok(Encoding::Aarch64 { word, registers })
+        Ok(Encoding::Aarch64 { word, registers, low })
     }
 }
 

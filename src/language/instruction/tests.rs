@@ -74,7 +74,7 @@ fn a_declaration_is_a_row() {
     assert_eq!(vnni.bytes_of(&[8, 17, 30], &[]), [0x62, 0x12, 0x75, 0x40, 0x50, 0xc6]);
 
     let sdot = row(SDOT);
-    let Encoding::Aarch64 { word, registers } = &sdot.code[0] else { panic!("{sdot:?}") };
+    let Encoding::Aarch64 { word, registers, .. } = &sdot.code[0] else { panic!("{sdot:?}") };
     assert_eq!(*word, 0x4e80_9400);
     assert_eq!(registers[..], [(Slot::Operand(2), 16), (Slot::Operand(1), 5), (Slot::Operand(0), 0)]);
     assert_eq!(row(&SDOT.replace("B(j, q))\n", "B(j, q)) summed over q descending\n")).order, SumOrder::Descending);
@@ -237,7 +237,13 @@ fn wrong_declarations_say_what_and_where() {
         "i64(4) A broadcast",
     );
     arm("0100 1110 100", "0100 1110 10", "a word has 32 bits, not 31", "\"0100 1110 10 m:5 100101 n:5 d:5\"");
-    arm("m:5", "m:4", "a field has a name and 5 bits", "m:4");
+    arm(
+        "0100 1110 100 m:5",
+        "0100 1110 1000 m:4",
+        "a field of 4 bits stands in code by element, for the operand that is broadcast",
+        "\"0100 1110 1000 m:4 100101 n:5 d:5\"",
+    );
+    arm("m:5", "m:3", "a field has a name and 5 bits", "m:3");
     arm("d = C, ", "", "nothing fills the field `d`", "\"0100 1110 100 m:5 100101 n:5 d:5\"");
     arm("m = B", "m = 3", "`m` is a register, not a number", "3");
     let twice = parse("rows.tile", &[SDOT, SDOT].join("\n")).unwrap_err().to_string();
