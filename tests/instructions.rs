@@ -53,7 +53,7 @@ fn built_in_rows_of_aarch64_do_what_they_declare() {
     rows.retain(|row| Features::of_architecture("aarch64").contains(row.features));
     assert!(rows.len() >= 7);
     let by_element: Vec<TensorInstruction> = rows.iter().filter_map(TensorInstruction::by_element).collect();
-    assert_eq!(by_element.len(), 6);
+    assert_eq!(by_element.len(), 7);
     rows.extend(by_element);
     let all: Vec<emulator::Job> = rows.iter().flat_map(jobs).collect();
     let Some(results) = emulator::run("instructions", &all) else { return };
@@ -252,6 +252,14 @@ fn words_that_the_decoder_leaves_open_are_checked() {
     }";
     let error = parse("mine.tile", lanes).unwrap_err().to_string();
     assert!(error.contains("but the row puts") && error.contains("into its fields"), "{error}");
+    // A field of four bits says so.
+    let fmla = built_in().unwrap().iter().find(|row| row.name.as_str() == "fmla_8h").unwrap();
+    let halves =
+        built_in_file().unwrap().instructions.into_iter().find(|i| i.name.text == "fmla_8h").unwrap().to_string();
+    let halves = halves.replacen("fmla_8h", "mine", 1);
+    assert!(fmla.by_element().is_some() && parse("mine.tile", &halves).is_ok(), "{halves}");
+    let error = parse("mine.tile", &halves.replacen("0000 m:4", "000 m:5", 1)).unwrap_err().to_string();
+    assert!(error.contains("into its fields"), "{error}");
     let pattern = "\"0110 1110 010 m:5 111011 n:5 d:5\"";
     for (from, to, message) in [
         ("needs bf16", "needs i8mm", "needs bf16, which the row does not name"),
@@ -404,18 +412,66 @@ fn rows_of_a_file_are_matched_and_obeyed() {
             let [(found, report), (expected, _)] = [&with, &without].map(model);
             let phases = report.kernels.iter().flat_map(|k| &k.phases);
             used += phases.filter(|p| p.instruction.as_deref() == Some(row)).count();
-            let run = |module: Module| {
-                let seeded =
-                    |(i, s): (u64, &TensorSpec)| (s.name.clone(), Tensor::seeded(s.dtype, &s.shape, 1, i, 250));
-                let inputs: Vec<(String, Tensor)> = (0..).zip(module.inputs()).map(seeded).collect();
-                let inputs: Vec<_> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
-                Session::new(Arc::new(module), 1).unwrap().run(&inputs).unwrap()
-            };
-            let [found, expected] = [found, expected].map(run);
+            let [found, expected] = [found, expected].map(outputs);
             assert!(found.iter().zip(&expected).all(|(a, b)| a.data == b.data), "{name}");
         }
         assert!(used >= 8, "`{row}` in {used} of 12 programs");
     }
+}
+
+/// Rows on vectors of AVX-512, by hand: what a lane has of each operand, its loops, and whether the operand in lanes is packed.
+const BY_HAND: [(&str, &str, &str, i64); 5] = [
+    ("float_distances", "f32(M,K) A, f32(K,N) B", "abs(A(m,k) - B(k,n))", 1),
+    ("long_products", "i64(M,K) A, i64(K,N) B", "A(m,k) * B(k,n)", 1),
+    ("minima", "i32(M,K) A, i32(K,N) B", "min(A(m,k), B(k,n))", 1),
+    ("word_pairs", "i16(M,K) A, i16(K,N) B", "i32(A(m,k)) * i32(B(k,n))", 2),
+    ("distances", "u8(M,K) A, u8(N,K) B", "abs(i64(A(m,k)) - i64(B(n,k)))", 8),
+];
+
+/// An operand in lanes of one term each stays where it is; others are packed by groups.
+#[test]
+fn other_rows_are_obeyed_by_hand() {
+    let rows: Arc<[TensorInstruction]> = parse("more.tile", include_str!("instructions/more.tile")).unwrap().into();
+    assert_eq!(rows.len(), 6);
+    println!("{} of 6 rows run here", run(&rows));
+    for (row, operands, term, terms) in BY_HAND {
+        let pack = match terms {
+            1 => String::new(),
+            _ => format!("cache_read B\n pack B as (n / 32, k / {terms}, n % 32, k % {terms})\n"),
+        };
+        let program = format!(
+            "def f({operands}) -> (C) {{ sizes S {{ M = 7, N = 64, K = 37 }} C(m,n) +=! {term} }}
+            schedule s for f {{ distribute C_init, C at m\n split C(m) by 3 -> mo, mi\n split C(n) by 32 -> no, ni\n
+                split C(k) by {terms} -> ko, ki\n reorder C(mo, no, ko, mi, ni, ki)\n {pack} tensorize C(mi, ni, ki) with {row} }}"
+        );
+        let model = |schedule: Option<&str>| {
+            let model =
+                Model::from_program(File::parse("program.tile", &program).unwrap(), Some("f"), Some("S")).unwrap();
+            if let Some(name) = schedule { model.with_schedule(name).unwrap() } else { model }
+        };
+        let compiled = |schedule, instructions: &Arc<[TensorInstruction]>| {
+            let target = Some(Target::avx512());
+            let options = Options { target, instructions: instructions.clone(), ..Options::default() };
+            model(schedule).compile_module(&options).unwrap_or_else(|error| panic!("{row}: {error}"))
+        };
+        let (module, report) = compiled(Some("s"), &rows);
+        let used = report.kernels.iter().flat_map(|k| &k.phases).filter(|p| p.instruction.as_deref() == Some(row));
+        assert_eq!(used.count(), 1, "{row}: {report}");
+        let features = rows.iter().find(|r| r.name.as_str() == row).unwrap().features;
+        if Target::avx512().runs_on_host() && Features::host().contains(features) {
+            let none: Arc<[TensorInstruction]> = Arc::from([]);
+            let [found, expected] = [module, compiled(None, &none).0].map(outputs);
+            assert!(found.iter().zip(&expected).all(|(a, b)| a.data == b.data), "{row}");
+        }
+    }
+}
+
+/// The outputs of a module for inputs of its own.
+fn outputs(module: Module) -> Vec<Tensor> {
+    let seeded = |(i, s): (u64, &TensorSpec)| (s.name.clone(), Tensor::seeded(s.dtype, &s.shape, 1, i, 250));
+    let inputs: Vec<(String, Tensor)> = (0..).zip(module.inputs()).map(seeded).collect();
+    let inputs: Vec<_> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
+    Session::new(Arc::new(module), 1).unwrap().run(&inputs).unwrap()
 }
 
 /// `vpmaddubsw` saturates sums of pairs: the row is exact for the numbers of its range, and for no wider range.

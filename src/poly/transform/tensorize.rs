@@ -4,7 +4,7 @@ use super::loops::reorder;
 use crate::codegen::instruction::TensorInstruction;
 use crate::expr::Var;
 use crate::expr::syntax::Name;
-use crate::poly::analysis::access::references;
+use crate::poly::analysis::access::{Along, references};
 use crate::poly::instruction::group::match_grouped;
 use crate::poly::instruction::{Mismatch, is_fma, match_stored};
 use crate::poly::packing::PackedDim;
@@ -123,7 +123,9 @@ fn declared(
         };
         v == *lane_iterator && g == *group && t == matched.terms
     };
-    if packing.is_none_or(|p| !ends(&p.dims)) {
+    // A term alone is an element, which may stay where it is.
+    let in_place = matched.terms == 1 && references[matched.vector].along(*lane_iterator) == Along::Unit;
+    if packing.map_or(!in_place, |p| !ends(&p.dims)) {
         let iterators = &scop.statement(id).iterators;
         let [lane, group] = [lane_iterator, group].map(|v| &iterators[v.0 as usize].name);
         let (tensor, terms) = (&scop.tensor(access.buffer).name, matched.terms);
