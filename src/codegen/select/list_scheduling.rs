@@ -10,6 +10,7 @@
 mod roots;
 
 use crate::codegen::Target;
+use crate::codegen::instruction::TensorInstruction;
 use crate::codegen::regalloc::liveness::{Liveness, Loop};
 use crate::codegen::select::tree::Root;
 use crate::codegen::target::Isa;
@@ -39,7 +40,8 @@ pub fn schedule_loops(function: &mut Function, target: &Target) {
         let shared = shared_registers(&function.insts, &block);
         let beside = reserved + live.as_ref().map_or(0, |live| live_beside(live, &block, &shared));
         let limit = PerClass { gpr: GPRS, vector: target.vector_registers.saturating_sub(beside) };
-        let order = Block::new(&function.insts[block.clone()], target, &shared, &roots).order(limit);
+        let insts = &function.insts[block.clone()];
+        let order = Block::new(insts, target, &shared, &function.instructions, &roots).order(limit);
         let ordered: Vec<Inst> = order.into_iter().map(|i| function.insts[block.start + i].clone()).collect();
         function.insts[block].clone_from_slice(&ordered);
     }
@@ -106,7 +108,7 @@ fn live_beside(live: &Liveness, block: &Range<usize>, shared: &FxHashMap<Registe
     vectors.filter(|v| !mentioned.contains(v)).count()
 }
 
-/// What an instruction occupies in the cycle in which it starts. A cycle has room for two instructions, of which one may be a load or
+/// The part of a cycle that an instruction occupies when it starts. A cycle has room for two instructions, of which one may be a load or
 /// a store and one may compute vectors, as on Cortex-A55, whose two vector units take half a register each.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Unit {
@@ -121,9 +123,13 @@ enum Unit {
 const WIDTH: usize = 2;
 
 impl Unit {
-    fn of(inst: &Inst) -> Unit {
+    /// The unit of an instruction; `rows` are those of its function.
+    fn of(inst: &Inst, rows: &[TensorInstruction]) -> Unit {
         match inst {
-            Inst::VTensor { .. } => Unit::Whole,
+            Inst::VTensor { row: name, .. } => {
+                let several = rows.iter().any(|row| row.name == *name && row.terms() > 1);
+                if several { Unit::Whole } else { Unit::Vector }
+            }
             Inst::LoadInt { .. } | Inst::Prefetch { .. } => Unit::Memory,
             _ if inst.lanes().is_some() || inst.writes_memory() => Unit::Memory,
             _ if inst.ty().is_some() => Unit::Vector,
@@ -182,6 +188,7 @@ impl<'a> Block<'a> {
         insts: &'a [Inst],
         target: &Target,
         shared: &FxHashMap<Register, bool>,
+        rows: &[TensorInstruction],
         roots: &[Option<Root>],
     ) -> Block<'a> {
         let mut fixed = PerClass::default();
@@ -207,7 +214,7 @@ impl<'a> Block<'a> {
         }
         let predecessors = before.iter().map(BTreeSet::len).collect();
         let latency = insts.iter().map(|inst| latency(inst, target)).collect();
-        let units = insts.iter().map(Unit::of).collect();
+        let units = insts.iter().map(|inst| Unit::of(inst, rows)).collect();
         Block { insts, successors, predecessors, latency, units, paired, reads, fixed }
     }
 
@@ -317,7 +324,7 @@ fn dependences(insts: &[Inst], roots: &[Option<Root>]) -> Vec<BTreeSet<usize>> {
 /// The memory that an instruction reads or writes.
 struct MemoryAccess {
     writes: bool,
-    /// What the address points into, where that is known.
+    /// The root of the address, where it is known.
     root: Option<Root>,
     /// The registers of the address, without displacement, with the instructions that wrote them last, and the bytes behind it;
     /// `None` where these are not known.

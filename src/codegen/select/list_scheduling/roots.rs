@@ -1,4 +1,4 @@
-//! What the pointers of a flat function point into: an argument of the kernel, or the scratch memory.
+//! Roots of the pointers of a flat function: the argument of the kernel that they point into, or the scratch memory.
 //!
 //! In: instructions. Out: the root of each general-purpose register. As in the tree that they come from (`tree::Root`), memory of
 //! different roots does not overlap. A register has the root that all of its definitions have: that of the pointer that they add to or
@@ -8,7 +8,7 @@ use crate::codegen::select::tree::Root;
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Gpr, GprOp, Inst, Operand};
 
-/// What is known of a register.
+/// The kind of value in a register.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Value {
     /// No definition has been seen.
