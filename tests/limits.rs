@@ -204,6 +204,48 @@ fn computed() -> Duration {
     nanoseconds.map_or_else(|| START.elapsed(), Duration::from_nanos)
 }
 
+/// A chain of `n` elementwise nodes.
+fn chain(n: usize) -> Model {
+    let links = |i: usize| {
+        let output = if i + 1 == n { "y".into() } else { format!("v{i}") };
+        let input = if i == 0 { "x".into() } else { format!("v{}", i - 1) };
+        NodeProto { output: vec![output], ..node(["Tanh", "Neg"][i % 2], &[&input], &[]) }
+    };
+    model((0..n).map(links).collect(), &[4], vec![])
+}
+
+/// A graph of `n` nodes, each of which adds two of the `reach` values before it.
+fn sums(n: usize, reach: usize) -> Model {
+    let name = |i: usize| if i == 0 { "x".into() } else { format!("v{i}") };
+    let (mut nodes, mut state) = (vec![], 1u64);
+    for i in 1..=n {
+        let operands = [0; 2].map(|_| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            name(i - 1 - (state >> 33) as usize % reach.min(i))
+        });
+        let output = vec![if i == n { "y".into() } else { name(i) }];
+        nodes.push(NodeProto { output, ..node("Add", &[&operands[0], &operands[1]], &[]) });
+    }
+    model(nodes, &[4], vec![])
+}
+
+/// The processor time of a compilation.
+fn compiling(model: &Model) -> Duration {
+    let (options, start) = (Options { compile_threads: 1, ..with(Limits::default()) }, computed());
+    model.compile_module(&options).unwrap();
+    computed() - start
+}
+
+/// The repairs of an answer and the search of branch and bound took minutes.
+#[test]
+fn graphs_compile_nearly_as_fast_as_chains() {
+    let simple = compiling(&chain(3000));
+    for reach in [4, 50, 200] {
+        let time = compiling(&sums(3000, reach));
+        assert!(time < 20 * simple, "{reach}: {time:?}, a chain {simple:?}");
+    }
+}
+
 /// Four times as many operands or nodes take four times as long and a little more; with a square they would take sixteen times.
 #[test]
 fn long_chains_and_wide_nodes_compile_in_linear_time() {
@@ -213,27 +255,14 @@ fn long_chains_and_wide_nodes_compile_in_linear_time() {
         let inputs = operands.iter().map(|name| declared(name, &[4])).collect();
         model_of(vec![node(op, &operands, attributes)], inputs, vec![])
     };
-    let chain = |n: usize| {
-        let links = |i: usize| {
-            let output = if i + 1 == n { "y".into() } else { format!("v{i}") };
-            let input = if i == 0 { "x".into() } else { format!("v{}", i - 1) };
-            NodeProto { output: vec![output], ..node(["Tanh", "Neg"][i % 2], &[&input], &[]) }
-        };
-        model((0..n).map(links).collect(), &[4], vec![])
-    };
     let models: [(&str, &dyn Fn(usize) -> Model); 4] = [
         ("Max", &|n| wide("Max", &[], n)),
         ("Sum", &|n| wide("Sum", &[], n)),
         ("Concat", &|n| wide("Concat", &[("axis", 0)], n)),
         ("a chain", &chain),
     ];
-    let options = Options { compile_threads: 1, ..with(Limits::default()) };
     for (name, model) in models {
-        let time = |n: usize| {
-            let (model, start) = (model(n), computed());
-            model.compile_module(&options).unwrap();
-            computed() - start
-        };
+        let time = |n: usize| compiling(&model(n));
         let (few, many) = (time(750).max(time(750)), time(3000));
         assert!(many < 9 * few, "{name}: {few:?} for 750, {many:?} for 3,000");
     }

@@ -5,24 +5,29 @@
 //! is the sum of theirs. Equal components, such as the layers of a network, are solved once. A component of more variables
 //! than are allowed is solved window by window with the rest held, and has no bound.
 
-use crate::graph::extract::program::{BinaryProgram, Constraint, SolutionMethod, Solved};
+use crate::graph::extract::program::{BinaryProgram, Constraint, SolutionMethod, Solved, Work};
 use crate::graph::extract::relaxation::Relaxation;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Bound of the work of all programs together, each the product of its variables and rows: the solver has no count of
-/// its own. 5,000 variables and 9,500 rows took 6 seconds; the largest of the networks of the data sets has 33,000,000.
+/// Bound of the work of all programs together, in products of variables and rows. 5,000 variables and 9,500 rows took 6 seconds;
+/// the largest relaxations of a network of the data sets have 33,000,000.
 const MAX_WORK: usize = 100_000_000;
 /// Least number of variables of a window. Unmeasured.
 const LEAST_WINDOW: usize = 200;
 
 /// Solutions by program and start.
-#[derive(Default)]
 pub struct Memo {
     solved: HashMap<(Vec<u64>, Vec<Constraint>, Vec<bool>), Rc<Result<Solved, String>>>,
     /// The last relaxation of each program by its costs: the next one has the cuts of a round more.
     relaxed: HashMap<Vec<u64>, Relaxation>,
-    work: usize,
+    work: Work,
+}
+
+impl Default for Memo {
+    fn default() -> Memo {
+        Memo { solved: HashMap::new(), relaxed: HashMap::new(), work: Work { done: 0, most: MAX_WORK } }
+    }
 }
 
 impl Memo {
@@ -32,13 +37,10 @@ impl Memo {
         if let Some(solution) = self.solved.get(&key) {
             return solution.clone();
         }
-        let work = self.work.saturating_add(program.cost.len().saturating_mul(program.rows.len()));
-        let solved = if work > MAX_WORK {
-            Err("the programs before it took all of the effort".into())
-        } else {
-            self.work = work;
-            self.relax(program, &key.0).and_then(|relaxed| program.solve(&relaxed, start))
-        };
+        let solved = self.work.claim(program).and_then(|()| {
+            let relaxed = self.relax(program, &key.0)?;
+            program.solve(&relaxed, start, &mut self.work)
+        });
         let solved = Rc::new(solved);
         self.solved.insert(key, solved.clone());
         solved
@@ -216,7 +218,7 @@ mod tests {
     fn the_work_of_all_programs_together_is_bounded() {
         let row = Constraint { terms: vec![(0, 1), (1, 1)], least: 1, equal: false };
         let program = BinaryProgram { cost: vec![3.0, 2.0], rows: vec![row] };
-        let mut memo = Memo { work: MAX_WORK - 2, ..Memo::default() };
+        let mut memo = Memo { work: Work { done: MAX_WORK - 2, most: MAX_WORK }, ..Memo::default() };
         assert_eq!(memo.solve(&program, &[true, false]).as_ref().as_ref().unwrap().values, [false, true]);
         let other = BinaryProgram { cost: vec![2.0, 3.0], ..program.clone() };
         assert!(memo.solve(&other, &[false, true]).is_err());

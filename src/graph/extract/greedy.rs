@@ -9,9 +9,11 @@ use crate::graph::extract::constraint_set::Constraints;
 use crate::graph::extract::exchange::Exchange;
 use crate::graph::extract::kernels::{Answer, cuts};
 use crate::graph::extract::problem::Problem;
+use crate::graph::extract::program::Constraint;
 use crate::graph::extract::required::Bands;
 use crate::graph::extract::work;
 use crate::runtime::{Error, Result};
+use std::collections::BTreeSet;
 
 /// Largest number of passes of the bottom-up choice. Unmeasured.
 const MAX_PASSES: usize = 32;
@@ -37,21 +39,23 @@ pub fn solve(problem: &Problem, rows: &mut Constraints) -> Result<(Greedy, Vec<b
         candidate.cost + candidate.write - savings.of(site, answer)
     });
     greedy = Greedy::acyclic(problem, &exchange.chosen, &greedy);
-    let values = fuse(problem, rows, &greedy.chosen, None)?;
+    let values = fuse(problem, rows, &greedy.chosen, None, &mut { usize::MAX })?;
     Ok((greedy, values))
 }
 
 /// The candidates of an answer of the program as a legal answer: where they lie on a cycle the greedy ones stand for them,
-/// and as many of the edges as are legal join kernels. `None` when the candidates do not fit together then.
+/// and as many of the edges as are legal join kernels. `None` when the candidates do not fit
+/// together then, or when that takes more than `rounds` of cuts.
 pub fn mend(
     problem: &Problem,
     rows: &mut Constraints,
     greedy: &Greedy,
     answer: &Answer,
     values: &[bool],
+    rounds: &mut usize,
 ) -> Option<Vec<bool>> {
     let chosen = Greedy::acyclic(problem, &greedy.completed(answer), greedy).chosen;
-    fuse(problem, rows, &chosen, Some(values)).ok()
+    fuse(problem, rows, &chosen, Some(values), rounds).ok()
 }
 
 /// The answer with candidates exchanged for those with fewer multiply-adds; `None` when it still has more than `budget`.
@@ -65,17 +69,18 @@ pub fn with_less_work(
     let mut exchange = Exchange::new(problem, &greedy.completed(answer));
     exchange.run(&|site, _| work::of_term(problem.network, problem.ids[site.0], problem.term(site)) as f64);
     let chosen = Greedy::acyclic(problem, &exchange.chosen, greedy).chosen;
-    let values = fuse(problem, rows, &chosen, None).ok()?;
+    let values = fuse(problem, rows, &chosen, None, &mut { usize::MAX }).ok()?;
     (work::of(problem, &chosen) <= budget).then_some(values)
 }
 
 /// Values of the variables for chosen candidates, of which those count that the roots need. Edges and views of `first` are
-/// taken before others.
+/// taken before others. Each round of cuts takes one of `rounds`.
 pub fn fuse(
     problem: &Problem,
     rows: &mut Constraints,
     chosen: &[Option<usize>],
     first: Option<&[bool]>,
+    rounds: &mut usize,
 ) -> Result<Vec<bool>> {
     let mut values = vec![false; rows.program.cost.len()];
     let mut stack = problem.roots.clone();
@@ -88,20 +93,15 @@ pub fn fuse(
         }
     }
     rows.w.keys().for_each(|&s| rows.store_if_read(problem, &mut values, s));
-    let mut moves: Vec<(f64, usize, usize)> = vec![];
-    let storage = &problem.storage;
-    moves.extend(problem.edges.iter().zip(&rows.f).map(|(e, &f)| (e.saved, f, storage[e.producer.0])));
-    moves.extend(rows.a.iter().map(|(&s, &a)| (problem.candidate(s).through.unwrap_or(0.0), a, storage[s.0])));
-    let early = |v: usize| first.is_some_and(|f| f[v]);
-    moves.sort_by(|a, b| early(b.1).cmp(&early(a.1)).then(b.0.total_cmp(&a.0)).then(a.1.cmp(&b.1)));
-    let mut place = vec![None; values.len()];
+    let moves = moves(problem, rows, first);
+    let (mut place, mut concerned) = (vec![None; values.len()], vec![vec![]; values.len()]);
     moves.iter().enumerate().for_each(|(i, m)| place[m.1] = Some(i));
     let mut checks = 0;
+    concern(&mut concerned, &rows.program.rows, 0);
+    // Rows that may not hold since values were given up.
+    let mut doubtful = BTreeSet::new();
     for round in 0.. {
-        let mut concerned: Vec<Vec<usize>> = vec![vec![]; values.len()];
-        for (i, row) in rows.program.rows.iter().enumerate() {
-            row.terms.iter().for_each(|t| concerned[t.0].push(i));
-        }
+        *rounds = rounds.checked_sub(1).ok_or_else(|| Error::Limit("the cuts of an answer took all rounds".into()))?;
         let mut moved = round <= MAX_RETRIES;
         while moved {
             moved = false;
@@ -141,10 +141,14 @@ pub fn fuse(
                 let (_, variable, s) = moves[edge];
                 values[variable] = false;
                 rows.store_if_read(problem, &mut values, s);
+                doubtful.extend(concerned[variable].iter().chain(&concerned[rows.w[&s]]));
             }
         }
-        leave_stored(problem, rows, &moves, &place, &mut values);
+        leave_stored(problem, rows, &moves, &place, &concerned, &mut doubtful, &mut values);
+        let known = rows.program.rows.len();
+        doubtful.extend(known..known + new.len());
         rows.program.rows.extend(new);
+        concern(&mut concerned, &rows.program.rows, known);
     }
     match rows.program.rows.iter().find(|row| !row.holds(&values)) {
         Some(row) => Err(Error::Internal(format!("the greedy extraction breaks {row:?}"))),
@@ -152,22 +156,43 @@ pub fn fuse(
     }
 }
 
-/// Gives up the joins that need a value out of memory which is stored by now, since another join of it was given up.
+/// Edges and views with their savings, variables and the tensors that they read: those of `first`, then the largest savings.
+fn moves(problem: &Problem, rows: &Constraints, first: Option<&[bool]>) -> Vec<(f64, usize, usize)> {
+    let mut moves: Vec<(f64, usize, usize)> = vec![];
+    let storage = &problem.storage;
+    moves.extend(problem.edges.iter().zip(&rows.f).map(|(e, &f)| (e.saved, f, storage[e.producer.0])));
+    moves.extend(rows.a.iter().map(|(&s, &a)| (problem.candidate(s).through.unwrap_or(0.0), a, storage[s.0])));
+    let early = |v: usize| first.is_some_and(|f| f[v]);
+    moves.sort_by(|a, b| early(b.1).cmp(&early(a.1)).then(b.0.total_cmp(&a.0)).then(a.1.cmp(&b.1)));
+    moves
+}
+
+/// Lists the rows from `first` on with each variable in them.
+fn concern(concerned: &mut [Vec<usize>], rows: &[Constraint], first: usize) {
+    for (i, row) in rows.iter().enumerate().skip(first) {
+        row.terms.iter().for_each(|t| concerned[t.0].push(i));
+    }
+}
+
+/// Gives up the joins that need a value out of memory which is stored by now, since another join of it was given up: those in
+/// the `doubtful` rows, and in the rows that become doubtful by it.
 fn leave_stored(
     problem: &Problem,
     rows: &Constraints,
     moves: &[(f64, usize, usize)],
     place: &[Option<usize>],
+    concerned: &[Vec<usize>],
+    doubtful: &mut BTreeSet<usize>,
     values: &mut [bool],
 ) {
-    let broken = |values: &[bool]| {
-        let rows = rows.program.rows.iter().filter(|row| !row.holds(values));
-        rows.flat_map(|row| &row.terms).filter(|t| t.1 < 0 && values[t.0]).find_map(|t| place[t.0])
-    };
-    while let Some(edge) = broken(values) {
-        let (_, variable, s) = moves[edge];
-        values[variable] = false;
-        rows.store_if_read(problem, values, s);
+    while let Some(row) = doubtful.pop_first().map(|i| &rows.program.rows[i]) {
+        let edge = row.terms.iter().filter(|t| t.1 < 0 && values[t.0]).find_map(|t| place[t.0]);
+        if let Some(edge) = edge.filter(|_| !row.holds(values)) {
+            let (_, variable, s) = moves[edge];
+            values[variable] = false;
+            rows.store_if_read(problem, values, s);
+            doubtful.extend(concerned[variable].iter().chain(&concerned[rows.w[&s]]));
+        }
     }
 }
 

@@ -110,7 +110,7 @@ fn ends(problem: &Problem, edge: usize) -> (usize, usize) {
 pub fn cuts(problem: &Problem, rows: &Constraints, values: &[bool], answer: &Answer) -> Vec<Constraint> {
     let nodes: Vec<usize> = (0..answer.chosen.len()).filter(|&c| answer.chosen[c].is_some()).collect();
     let arcs = |c: usize| answer.children(problem, c).to_vec();
-    let cycles = find_cycles(&nodes, arcs);
+    let cycles = find_cycles(&nodes, answer.chosen.len(), arcs);
     if !cycles.is_empty() {
         let chosen = |c: &usize| rows.x[*c][answer.chosen[*c].unwrap_or(0)];
         return cycles.iter().map(|cycle| forbid(cycle.iter().map(chosen))).collect();
@@ -161,22 +161,22 @@ impl Check<'_> {
 
     /// Cycles through kernels: what leads through each of them, and what is chosen on the way.
     fn kernel_cycles(&self, nodes: &[usize]) -> Vec<Constraint> {
-        let mut outside: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
+        let mut outside: Vec<Vec<(usize, usize)>> = vec![vec![]; self.kernel.len()];
         for &c in nodes {
             for &d in self.answer.children(self.problem, c) {
                 if self.kernel[c] != self.kernel[d] {
-                    outside.entry(self.kernel[c]).or_default().push((c, d));
+                    outside[self.kernel[c]].push((c, d));
                 }
             }
         }
-        let kernels: Vec<usize> = outside.keys().copied().collect();
-        let arcs = |k: usize| outside.get(&k).into_iter().flatten().map(|&(_, d)| self.kernel[d]).collect();
+        let kernels: Vec<usize> = (0..outside.len()).filter(|&k| !outside[k].is_empty()).collect();
+        let arcs = |k: usize| outside[k].iter().map(|&(_, d)| self.kernel[d]).collect();
         let around = |cycle: Vec<usize>| {
             // The member that reads from the next kernel, and the one there that it reads.
             let crossings: Vec<(usize, usize)> = (0..cycle.len())
                 .filter_map(|i| {
                     let next = cycle[(i + 1) % cycle.len()];
-                    outside[&cycle[i]].iter().copied().find(|&(_, d)| self.kernel[d] == next)
+                    outside[cycle[i]].iter().copied().find(|&(_, d)| self.kernel[d] == next)
                 })
                 .collect();
             let mut variables = vec![];
@@ -189,7 +189,7 @@ impl Check<'_> {
             }
             forbid(variables.into_iter())
         };
-        find_cycles(&kernels, arcs).into_iter().map(around).collect()
+        find_cycles(&kernels, outside.len(), arcs).into_iter().map(around).collect()
     }
 
     /// Work far before a repetition or a reduction, in a chain of which the rows saw only neighbours.
@@ -311,32 +311,33 @@ impl Check<'_> {
     }
 }
 
-/// Cycles: nodes, each followed by one that it has an arc to. One for each arc that closes a path of the depth-first search,
+/// Cycles among nodes, whose numbers are below `count`: nodes, each followed by one that it has an arc to. One for each arc that closes a path of the depth-first search,
 /// until they have as many nodes as there are; none only if there is no cycle.
-fn find_cycles(nodes: &[usize], arcs: impl Fn(usize) -> Vec<usize>) -> Vec<Vec<usize>> {
-    #[derive(PartialEq)]
+fn find_cycles(nodes: &[usize], count: usize, arcs: impl Fn(usize) -> Vec<usize>) -> Vec<Vec<usize>> {
+    #[derive(Clone, Copy, PartialEq)]
     enum State {
+        New,
         Open,
         Done,
     }
-    let mut state: BTreeMap<usize, State> = BTreeMap::new();
+    let mut state = vec![State::New; count];
     let (mut cycles, mut length) = (vec![], 0);
     for &start in nodes {
-        if state.contains_key(&start) {
+        if state[start] != State::New {
             continue;
         }
-        state.insert(start, State::Open);
+        state[start] = State::Open;
         let mut path = vec![(start, arcs(start).into_iter())];
         while let Some((node, successors)) = path.last_mut() {
             let node = *node;
             match successors.next() {
                 None => {
-                    state.insert(node, State::Done);
+                    state[node] = State::Done;
                     path.pop();
                 }
-                Some(next) => match state.get(&next) {
-                    Some(State::Done) => {}
-                    Some(State::Open) => {
+                Some(next) => match state[next] {
+                    State::Done => {}
+                    State::Open => {
                         let from = path.iter().rposition(|p| p.0 == next).unwrap_or(0);
                         length += path.len() - from;
                         cycles.push(path[from..].iter().map(|p| p.0).collect());
@@ -344,8 +345,8 @@ fn find_cycles(nodes: &[usize], arcs: impl Fn(usize) -> Vec<usize>) -> Vec<Vec<u
                             return cycles;
                         }
                     }
-                    None => {
-                        state.insert(next, State::Open);
+                    State::New => {
+                        state[next] = State::Open;
                         path.push((next, arcs(next).into_iter()));
                     }
                 },

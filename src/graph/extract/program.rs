@@ -7,20 +7,42 @@
 
 use crate::graph::disjoint_sets::DisjointSets;
 use good_lp::solvers::microlp::MicroLpProblem;
-use good_lp::{
-    Expression, ProblemVariables, ResolutionError, Solution, SolverModel, Variable, WithInitialSolution, microlp,
-    variable,
-};
+use good_lp::{Expression, ProblemVariables, Solution, SolverModel, Variable, microlp, variable};
+use microlp::SolveOptions;
 use std::collections::BTreeMap;
 
 /// Relative gap of the cost at which the search for a better answer ends.
 pub const GAP: f64 = 1e-6;
-/// Largest number of open variables of a piece that branch and bound solves: its time has no bound. Unmeasured.
+/// Largest number of open variables of a piece that branch and bound solves. Unmeasured.
 const MAX_OPEN: usize = 40;
 /// Largest number of variables of a piece after growing beyond the open ones. Unmeasured.
 const MAX_PIECE: usize = 500;
 /// Number of times that a piece grows by the variables that share a row with it. Unmeasured.
 const MAX_RINGS: usize = 6;
+
+/// The work of solving programs, and its bound: for each relaxation, and for each node of branch and bound, the product of
+/// variables and rows.
+#[derive(Clone, Copy, Default)]
+pub struct Work {
+    pub done: usize,
+    pub most: usize,
+}
+
+impl Work {
+    /// Counts a relaxation of a program; an error when there is no work left for it.
+    pub fn claim(&mut self, program: &BinaryProgram) -> Result<(), String> {
+        let done = self.done.saturating_add(program.size());
+        if done > self.most {
+            return Err("the programs before it took all of the effort".into());
+        }
+        self.done = done;
+        Ok(())
+    }
+
+    fn left(&self) -> usize {
+        self.most.saturating_sub(self.done)
+    }
+}
 
 /// `Σ coefficient·variable ≥ least`, or `=`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -102,8 +124,12 @@ impl BinaryProgram {
         self.rows.iter().all(|row| row.holds(values))
     }
 
+    fn size(&self) -> usize {
+        self.cost.len().saturating_mul(self.rows.len())
+    }
+
     /// The cheapest values, from those of the relaxation. The start must satisfy the rows; so do the values.
-    pub fn solve(&self, relaxed: &[f64], start: &[bool]) -> Result<Solved, String> {
+    pub fn solve(&self, relaxed: &[f64], start: &[bool], work: &mut Work) -> Result<Solved, String> {
         let bound = self.cost.iter().zip(relaxed).map(|(c, v)| c * v).sum::<f64>().min(self.total(start));
         let mut best = Solved { values: start.to_vec(), bound, how: SolutionMethod::Start };
         if self.is_optimal(&best) {
@@ -111,7 +137,7 @@ impl BinaryProgram {
         }
         let mut free: Vec<bool> = relaxed.iter().map(|v| is_open(*v)).collect();
         if !free.contains(&true) {
-            let values = self.fill(&[], relaxed, start)?;
+            let values = self.fill(&[], relaxed, start, work)?;
             return Ok(Solved { values, bound, how: SolutionMethod::Relaxation });
         }
         let mut prices = None;
@@ -120,7 +146,7 @@ impl BinaryProgram {
             if ring > 0 && pieces.iter().any(|p| p.len() > MAX_PIECE) {
                 break;
             }
-            match self.fill(&pieces, relaxed, start) {
+            match self.fill(&pieces, relaxed, start, work) {
                 Ok(values) => {
                     best.how = SolutionMethod::Pieces(pieces.len());
                     if self.total(&values) < self.total(&best.values) {
@@ -129,8 +155,8 @@ impl BinaryProgram {
                     // The prices take a program as large as the relaxation: only where that is not as high already.
                     if !self.is_optimal(&best) {
                         let none = |_| vec![0.0; self.rows.len()];
-                        let prices = prices.get_or_insert_with(|| self.prices().unwrap_or_else(none));
-                        let proven = self.bound(&pieces, prices).unwrap_or(best.bound);
+                        let prices = prices.get_or_insert_with(|| self.prices(work).unwrap_or_else(none));
+                        let proven = self.bound(&pieces, prices, work).unwrap_or(best.bound);
                         best.bound = best.bound.max(proven).min(self.total(&best.values));
                     }
                     if self.is_optimal(&best) {
@@ -155,12 +181,18 @@ impl BinaryProgram {
     }
 
     /// The values of a relaxation, with those in the pieces by branch and bound.
-    fn fill(&self, pieces: &[Vec<usize>], relaxed: &[f64], start: &[bool]) -> Result<Vec<bool>, String> {
+    fn fill(
+        &self,
+        pieces: &[Vec<usize>],
+        relaxed: &[f64],
+        start: &[bool],
+        work: &mut Work,
+    ) -> Result<Vec<bool>, String> {
         let mut values: Vec<bool> = relaxed.iter().map(|v| *v > 0.5).collect();
         for piece in pieces {
             let part = self.part(piece, &values).ok_or("nothing fits what the relaxation chose round a piece")?;
             let before: Vec<bool> = piece.iter().map(|&i| start[i]).collect();
-            part.branch(Some(&before))?.into_iter().zip(piece).for_each(|(v, &i)| values[i] = v);
+            part.branch(Some(&before), work)?.into_iter().zip(piece).for_each(|(v, &i)| values[i] = v);
         }
         if self.holds(&values) { Ok(values) } else { Err("a rounded answer breaks a row".into()) }
     }
@@ -188,15 +220,34 @@ impl BinaryProgram {
     }
 
     /// Values by branch and bound, from a start if it fits, when there is not too much to branch on.
-    fn branch(&self, start: Option<&[bool]>) -> Result<Vec<bool>, String> {
-        let relaxed = self.minimise(false, None).map_err(|e| e.to_string())?;
-        let open = relaxed.iter().filter(|v| is_open(**v)).count();
-        let solved = match open {
-            0 => relaxed,
-            _ if open > MAX_OPEN => return Err(format!("the relaxation of a piece leaves {open} variables open")),
-            _ => self.minimise(true, start.filter(|s| self.holds(s))).map_err(|e| e.to_string())?,
-        };
-        Ok(solved.iter().map(|v| *v > 0.5).collect())
+    fn branch(&self, start: Option<&[bool]>, work: &mut Work) -> Result<Vec<bool>, String> {
+        work.claim(self)?;
+        let relaxed = self.model(false).solve().map_err(|e| e.to_string())?.into_inner();
+        let open = relaxed.iter().filter(|(_, v)| is_open(*v)).count();
+        if open == 0 {
+            return Ok(relaxed.iter().map(|(_, v)| v > 0.5).collect());
+        }
+        if open > MAX_OPEN {
+            return Err(format!("the relaxation of a piece leaves {open} variables open"));
+        }
+        let start = start.filter(|start| self.holds(start));
+        let variables = relaxed.iter().map(|(variable, _)| variable);
+        let start = start.map(|s| variables.zip(s).map(|(v, &s)| (v, f64::from(u8::from(s)))).collect());
+        self.search(start, work)
+    }
+
+    /// The cheapest values by branch and bound; an error where what is left of the work does not suffice to prove it.
+    fn search(&self, start: Option<Vec<(microlp::Variable, f64)>>, work: &mut Work) -> Result<Vec<bool>, String> {
+        let size = self.size().max(1);
+        let mut options = SolveOptions::default();
+        options.node_limit = Some((work.left() / size) as u64);
+        options.warm_start = start;
+        let outcome = self.model(true).as_inner().solve_with(options).map_err(|e| e.to_string())?;
+        work.done = work.done.saturating_add(size.saturating_mul(outcome.stats().nodes_solved as usize));
+        match outcome.solution().filter(|_| outcome.is_optimal()) {
+            Some(solution) => Ok(solution.iter().map(|(_, v)| v > 0.5).collect()),
+            None => Err("branch and bound took all of the effort".into()),
+        }
     }
 
     /// The connected components of some variables; a row joins its own.
@@ -215,7 +266,7 @@ impl BinaryProgram {
     }
 
     /// Returns Lagrange's lower bound: rows that do not lie in one piece are priced instead.
-    fn bound(&self, pieces: &[Vec<usize>], prices: &[f64]) -> Result<f64, String> {
+    fn bound(&self, pieces: &[Vec<usize>], prices: &[f64], work: &mut Work) -> Result<f64, String> {
         let mut piece_of: Vec<Option<usize>> = vec![None; self.cost.len()];
         for (i, piece) in pieces.iter().enumerate() {
             piece.iter().for_each(|&v| piece_of[v] = Some(i));
@@ -238,13 +289,14 @@ impl BinaryProgram {
         for (piece, rows) in pieces.iter().zip(inside) {
             let whole = BinaryProgram { cost: reduced.clone(), rows };
             let part = whole.part(piece, &[]).ok_or("a piece has no values")?;
-            bound += part.total(&part.branch(None)?);
+            bound += part.total(&part.branch(None, work)?);
         }
         Ok(bound)
     }
 
     /// Returns the prices of the rows: a solution of the dual of the relaxation.
-    fn prices(&self) -> Result<Vec<f64>, ResolutionError> {
+    fn prices(&self, work: &mut Work) -> Result<Vec<f64>, String> {
+        work.claim(self)?;
         let mut variables = ProblemVariables::new();
         // Variables without limits make the simplex wander for minutes.
         let most = self.cost.iter().map(|c| c.abs()).fold(1.0, f64::max) * 16.0;
@@ -261,23 +313,12 @@ impl BinaryProgram {
         for (column, &cost) in columns.into_iter().zip(&self.cost) {
             model = model.with(column.leq(cost));
         }
-        let solution = model.solve()?;
+        let solution = model.solve().map_err(|e| e.to_string())?;
         Ok(prices.iter().map(|&y| solution.value(y)).collect())
     }
 
-    /// Minimises over 0 and 1, or over all numbers between.
-    fn minimise(&self, integral: bool, start: Option<&[bool]>) -> Result<Vec<f64>, ResolutionError> {
-        let (mut model, variables) = self.model(integral);
-        if let Some(start) = start {
-            model =
-                model.with_initial_solution(variables.iter().zip(start).map(|(&v, &s)| (v, f64::from(u8::from(s)))));
-        }
-        let solution = model.solve()?;
-        Ok(variables.iter().map(|&v| solution.value(v)).collect())
-    }
-
-    /// The program for the solver, over 0 and 1 or over all numbers between, and its variables in their order.
-    pub fn model(&self, integral: bool) -> (MicroLpProblem, Vec<Variable>) {
+    /// The program for the solver, over 0 and 1 or over all numbers between; its variables are in their order.
+    pub fn model(&self, integral: bool) -> MicroLpProblem {
         let mut variables = ProblemVariables::new();
         let kind = || if integral { variable().binary() } else { variable().min(0).max(1) };
         let columns: Vec<Variable> = self.cost.iter().map(|_| variables.add(kind())).collect();
@@ -287,10 +328,43 @@ impl BinaryProgram {
             let sum: Expression = row.terms.iter().map(|&(v, k)| f64::from(k) * columns[v]).sum();
             model = model.with(if row.equal { sum.eq(row.least) } else { sum.geq(row.least) });
         }
-        (model, columns)
+        model
     }
 }
 
 fn is_open(value: f64) -> bool {
     value > 1e-6 && value < 1.0 - 1e-6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::extract::relaxation::Relaxation;
+
+    /// Pentagons of which each edge needs one of its ends: the relaxation takes half of each variable.
+    fn pentagons(count: usize) -> BinaryProgram {
+        let edge = |i: usize, j: usize| Constraint { terms: vec![(i, 1), (j, 1)], least: 1, equal: false };
+        let rows = (0..5 * count).map(|i| edge(i, i / 5 * 5 + (i + 1) % 5)).collect();
+        BinaryProgram { cost: vec![1.0; 5 * count], rows }
+    }
+
+    #[test]
+    fn branch_and_bound_keeps_within_the_work() {
+        let (program, start) = (pentagons(3), [true; 15]);
+        let relaxed = Relaxation::new(&program).unwrap().values();
+        let within = |most: usize| {
+            let mut work = Work { done: 0, most };
+            let solved = program.solve(&relaxed, &start, &mut work).unwrap();
+            assert!(work.done <= most && program.holds(&solved.values) && solved.bound <= 9.0 + 1e-6);
+            (program.total(&solved.values), solved.how, work.done)
+        };
+        let (total, how, done) = within(usize::MAX);
+        assert_eq!((total, how), (9.0, SolutionMethod::Pieces(3)));
+        // more than the relaxations, those of the bounds and the prices
+        assert!(done > 3 * 25 * 2 + 225, "{done}");
+        assert_eq!(within(done).0, 9.0);
+        (0..done).step_by(7).for_each(|most| _ = within(most));
+        let (total, how, done) = within(25);
+        assert!(total == 15.0 && done == 25 && matches!(how, SolutionMethod::GivenUp(_)), "{done}");
+    }
 }

@@ -24,7 +24,7 @@ pub struct Relaxation {
 
 impl Relaxation {
     pub fn new(program: &BinaryProgram) -> Result<Relaxation, String> {
-        let solution = program.model(false).0.solve().map_err(|e| e.to_string())?.into_inner();
+        let solution = program.model(false).solve().map_err(|e| e.to_string())?.into_inner();
         let variables = solution.iter().map(|(v, _)| v).collect();
         Ok(Relaxation { rows: program.rows.clone(), left_out: vec![], variables, solution })
     }

@@ -15,6 +15,9 @@ use crate::graph::extract::report::{ExtractionReport, Outcome};
 /// Largest number of solutions that are cut off before the search gives up. Unmeasured.
 const MAX_ROUNDS: usize = 12;
 
+/// Largest number of rounds of cuts of repaired answers, times the classes of the problem. Unmeasured.
+const MAX_REPAIRS: usize = 2_000_000;
+
 /// Bounds of the search.
 pub struct Effort {
     /// Largest number of variables of one program.
@@ -58,6 +61,7 @@ pub fn improve(
     }
     let position = positions(problem, rows);
     let mut mended = false;
+    let mut repairs = MAX_REPAIRS / problem.classes.len().max(1);
     for _ in 0..effort.rounds {
         let solved = apart::solve(&rows.program, &best, &position, effort.variables, memo);
         report.bound_ns = match (report.bound_ns, solved.bound) {
@@ -75,7 +79,7 @@ pub fn improve(
         }
         report.cuts += new.len();
         rows.program.rows.extend(new);
-        let other = mend(problem, rows, greedy, &answer, &solved.values);
+        let other = mend(problem, rows, greedy, &answer, &solved.values, &mut repairs);
         if let Some(other) = other.filter(|v| rows.program.total(v) < rows.program.total(&best)) {
             (best, mended) = (other, true);
         }

@@ -4,7 +4,7 @@ use super::constraint_set::Constraints;
 use super::greedy;
 use super::kernels::{Answer, cuts};
 use super::problem::Problem;
-use super::program::{BinaryProgram, Constraint, SolutionMethod, Solved};
+use super::program::{BinaryProgram, Constraint, SolutionMethod, Solved, Work};
 use super::relaxation::Relaxation;
 use super::solve::{Effort, improve};
 use super::{ExtractionReport, Outcome, from_source, work};
@@ -50,7 +50,8 @@ fn triangles(count: usize) -> BinaryProgram {
 }
 
 fn solve(program: &BinaryProgram, start: &[bool]) -> Solved {
-    program.solve(&Relaxation::new(program).unwrap().values(), start).unwrap()
+    let mut work = Work { done: 0, most: usize::MAX };
+    program.solve(&Relaxation::new(program).unwrap().values(), start, &mut work).unwrap()
 }
 
 #[test]
@@ -271,7 +272,7 @@ fn an_answer_with_a_cycle_is_mended() {
     }
     let none = vec![None; chosen.len()];
     let answer = Answer { chosen, joined: none, through: vec![false; greedy.chosen.len()] };
-    let values = greedy::mend(&problem, &mut rows, &greedy, &answer, &start).unwrap();
+    let values = greedy::mend(&problem, &mut rows, &greedy, &answer, &start, &mut { usize::MAX }).unwrap();
     assert!(rows.program.holds(&values));
     assert!(cuts(&problem, &rows, &values, &Answer::new(&problem, &rows, &values)).is_empty());
 }
