@@ -409,9 +409,11 @@ impl<'m> Importer<'m> {
         let narrow = self.widen_halves(&node.op_type, &mut inputs)?;
         let source = node::Source::new(node, inputs, opset);
         let outputs = match self.bounded.is_some() {
-            true => bounded::convert(self, &source, converter)?,
-            false => converter(self, &source)?,
+            true => bounded::convert(self, &source, converter),
+            false => converter(self, &source),
         };
+        // an attribute of the wrong type is the cause of what a conversion finds
+        let outputs = outputs.or_else(|error| source.attributes_have_their_types().and(Err(error)))?;
         source.all_operands_are_read()?;
         source.attributes_have_their_types()?;
         if let Some(i) = (outputs.len()..node.output.len()).find(|&i| source.wants_output(i) && self.is_read(node, i)) {

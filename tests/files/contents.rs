@@ -1,6 +1,6 @@
 //! Contents of a file beside its nodes: functions, nodes that nothing needs, branches that never run.
 
-use crate::onnx::{DOUBLE, FLOAT, STRING, bytes, floats, graph, model, node, tensor, with_graph, with_int};
+use crate::onnx::{DOUBLE, FLOAT, STRING, bytes, floats, graph, integers, model, node, tensor, with_graph, with_int};
 use prost::Message;
 use tilewright::internal::graph::proto::{
     AttributeProto, FunctionProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
@@ -208,4 +208,47 @@ fn outputs_are_told_as_the_file_declares_them() {
     assert_eq!(row(2), ("w", Some(DType::F32), Some(vec![symbol("w_0"), Dim::Fixed(3)]), Kind::Tensor));
     let built = Model::from_graph(model.graph(&[("n".to_string(), 2)].into()).unwrap());
     assert_eq!(built.outputs()[0].shape, Some(vec![Dim::Fixed(2), Dim::Fixed(3)]));
+}
+
+/// Exporters write the name of a value as often as it is returned, which ONNX's checker accepts.
+#[test]
+fn an_output_may_be_listed_twice() {
+    let list = |names: [&str; 4]| names.map(|name| tensor(name, FLOAT, Some(&["2"]))).to_vec();
+    let outputs = list(["y", "x", "y", "x"]);
+    let model =
+        model(graph(vec![tensor("x", FLOAT, Some(&["2"]))], vec![], vec![node("Neg", &["x"], &["y"])], outputs));
+    let compiled = model.compile(&Options::default()).unwrap();
+    let results = compiled.run(&[("x", &Tensor::new(&[2], &[1f32, -2.0]))]).unwrap();
+    let results: Vec<Vec<f32>> = results.iter().map(Tensor::to_vec).collect();
+    assert_eq!(results, [[-1.0, 2.0], [1.0, -2.0], [-1.0, 2.0], [1.0, -2.0]]);
+}
+
+/// The message names the node, the value and the cause.
+#[test]
+fn wrong_constants_are_refused_when_the_file_is_read() {
+    let says = |mut node: NodeProto, constants: Vec<TensorProto>, attribute: Option<AttributeProto>, part: &str| {
+        node.attribute.extend(attribute);
+        let graph =
+            graph(vec![tensor("x", FLOAT, Some(&["4", "6"]))], constants, vec![node], vec![tensor("y", FLOAT, None)]);
+        let Err(error) = model(graph).compile(&Options::default()) else { panic!("{part}: no error") };
+        let text = error.to_string();
+        assert!(matches!(error, Error::Invalid(_)) && text.contains("`y`") && text.contains(part), "{text}");
+    };
+    let updates = || floats("u", &[1, 6], &[1.0; 6]);
+    let scatter = node("ScatterND", &["x", "k", "u"], &["y"]);
+    says(scatter, vec![integers("k", &[1, 1], &[9]), updates()], None, "index 9 is outside of dimension 0 of extent 4");
+    let elements = node("ScatterElements", &["x", "k", "u"], &["y"]);
+    let constants = vec![integers("k", &[1, 6], &[0, 0, 0, 0, -5, 0]), updates()];
+    says(elements, constants, None, "index -5 is outside of dimension 0 of extent 4");
+    let gather = node("GatherND", &["x", "k"], &["y"]);
+    says(gather, vec![integers("k", &[2, 2], &[3, 5, 3, 6])], None, "index 6 is outside of dimension 1 of extent 6");
+    let gather = node("GatherElements", &["x", "k"], &["y"]);
+    says(gather, vec![integers("k", &[1, 6], &[4; 6])], None, "index 4 is outside of dimension 0 of extent 4");
+    let reverse = node("ReverseSequence", &["x", "k"], &["y"]);
+    says(reverse, vec![integers("k", &[6], &[4, 4, 5, 0, 0, 0])], None, "a length of 5 is not within 0 to 4");
+    let clip = node("Clip", &["x", "k"], &["y"]);
+    says(clip, vec![floats("k", &[6], &[0.0; 6])], None, "a bound of shape [6] is not one number");
+    let perm = AttributeProto { name: "perm".into(), floats: vec![1.0, 0.0], r#type: 6, ..AttributeProto::default() };
+    let transpose = node("Transpose", &["x"], &["y"]);
+    says(transpose, vec![], Some(perm), "its attribute `perm` has the wrong type");
 }

@@ -144,6 +144,9 @@ pub(super) fn clip(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     } else {
         (n.optional(1), n.optional(2))
     };
+    if let Some(bound) = [low, high].into_iter().flatten().find(|&bound| g.shape(bound).iter().any(|&d| d != 1)) {
+        return Err(Error::Invalid(format!("a bound of shape {:?} is not one number", g.shape(bound))));
+    }
     if let Some(low) = low {
         x = g.binary(BinaryOp::Max, x, low)?;
     }

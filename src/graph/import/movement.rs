@@ -316,10 +316,8 @@ pub(super) fn gather(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let axis = g.axis(n.int("axis", 0), g.rank(x))?;
     let extent = g.shape(x)[axis];
     if g.graph.constant(indices).is_some() {
+        g.check_indices(indices, &[(axis, extent)])?;
         let values = g.integers(indices, "indices")?;
-        if let Some(v) = values.iter().find(|v| **v < -extent || **v >= extent) {
-            return Err(Error::Invalid(format!("index {v} is outside of dimension {axis} of extent {extent}")));
-        }
         // neighbours in order are a slice
         let wrapped: Vec<i64> = values.iter().map(|v| if *v < 0 { v + extent } else { *v }).collect();
         if g.graph.constant(x).is_none() && !wrapped.is_empty() && wrapped.windows(2).all(|w| w[1] == w[0] + 1) {
@@ -335,6 +333,7 @@ pub(super) fn gather(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 pub(super) fn gather_elements(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (x, indices) = (n.input(0)?, n.input(1)?);
     let axis = g.axis(n.int("axis", 0), g.rank(x))?;
+    g.check_indices(indices, &[(axis, g.shape(x)[axis])])?;
     Ok(vec![g.emit(Op::GatherElements { axis }, &[x, indices])?])
 }
 
@@ -344,10 +343,37 @@ pub(super) fn gather_nd(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     if batch_dims < 0 || batch_dims as usize >= g.rank(indices).max(1) {
         return Err(Error::Invalid(format!("batch_dims {batch_dims} does not fit its operands")));
     }
+    g.check_tuples(x, indices, batch_dims as usize)?;
     Ok(vec![g.emit(Op::GatherNd { batch_dims: batch_dims as usize }, &[x, indices])?])
 }
 
 impl Importer<'_> {
+    /// Checks constant indices, which follow each other in these dimensions with their extents. Others are checked in each run.
+    ///
+    /// # Errors
+    /// `Invalid` where an index lies outside of its dimension.
+    pub(super) fn check_indices(&self, indices: ValueId, dims: &[(usize, i64)]) -> Result<()> {
+        if self.graph.constant(indices).is_none() {
+            return Ok(());
+        }
+        let values = self.integers(indices, "indices")?;
+        let outside = |(v, (_, extent)): &(&i64, &(usize, i64))| !(-extent..*extent).contains(v);
+        match values.iter().zip(dims.iter().cycle()).find(outside) {
+            Some((v, (dim, extent))) => {
+                Err(Error::Invalid(format!("index {v} is outside of dimension {dim} of extent {extent}")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// As [`Importer::check_indices`], where the last dimension of the indices has a tuple for the dimensions of `x` from
+    /// `first` on.
+    pub(super) fn check_tuples(&self, x: ValueId, indices: ValueId, first: usize) -> Result<()> {
+        let width = self.shape(indices).last().map_or(0, |&n| n as usize);
+        let dims: Vec<(usize, i64)> = self.shape(x).iter().copied().enumerate().skip(first).take(width).collect();
+        if dims.len() == width { self.check_indices(indices, &dims) } else { Ok(()) }
+    }
+
     /// `position(0)`, `position(1)`, … for [`Importer::take`], within the limit on constants.
     pub(super) fn positions(&mut self, count: i64, position: impl FnMut(i64) -> Result<i64>) -> Result<Vec<i64>> {
         self.claim(&[count], DType::I64)?;

@@ -47,6 +47,11 @@ pub(super) fn reverse_sequence(g: &mut Importer, n: &Source) -> Result<Vec<Value
             g.shape(x)
         )));
     }
+    if g.graph.constant(lengths).is_some()
+        && let Some(wrong) = g.integers(lengths, "lengths")?.iter().find(|l| !(0..=g.shape(x)[time]).contains(l))
+    {
+        return Err(Error::Invalid(format!("a length of {wrong} is not within 0 to {}", g.shape(x)[time])));
+    }
     let order: Vec<usize> = [batch, time].into_iter().chain((0..rank).filter(|d| ![batch, time].contains(d))).collect();
     let rows = g.permuted(x, &order)?;
     let (sequences, steps) = (g.shape(rows)[0], g.shape(rows)[1]);

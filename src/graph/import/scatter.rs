@@ -14,11 +14,13 @@ pub(super) fn scatter_elements(g: &mut Importer, n: &Source) -> Result<Vec<Value
         let [indices, updates] = [1, 2].map(|i| g.shape(operands[i]).to_vec());
         return Err(Error::Invalid(format!("indices of shape {indices:?} do not fit updates of shape {updates:?}")));
     }
+    g.check_indices(operands[1], &[(axis, g.shape(operands[0])[axis])])?;
     Ok(vec![g.emit(Op::ScatterElements { axis, reduction }, &operands)?])
 }
 
 pub(super) fn scatter_nd(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let operands = [n.input(0)?, n.input(1)?, n.input(2)?];
+    g.check_tuples(operands[0], operands[1], 0)?;
     Ok(vec![g.emit(Op::ScatterNd { reduction: reduction(n)? }, &operands)?])
 }
 
