@@ -429,7 +429,7 @@ fn load_module(arguments: &ModelArguments, inputs: &BTreeMap<String, Tensor>, pr
     let wanted = arguments.dims()?;
     if let Some(name) = wanted.keys().find(|name| !module.dims().contains_key(*name)) {
         let names: Vec<&str> = module.dims().keys().map(String::as_str).collect();
-        return Err(Error::Invalid(unknown("dynamic dimension of the module", name, &names)));
+        return Err(Error::Invalid(unknown("dynamic dimension", name, &names)));
     }
     let given_shapes = |module: &&Module| {
         let shape = |spec: &TensorSpec| inputs.get(&spec.name).is_none_or(|tensor| tensor.shape == spec.shape);

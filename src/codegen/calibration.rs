@@ -68,7 +68,8 @@ impl Calibration {
     /// [`Error::Invalid`] for a field that is missing, unknown or of another type, a target that does not exist, and a
     /// constant that is not plausible; the message names the field.
     pub fn parse(text: &str) -> Result<Calibration> {
-        let read: Calibration = serde_json::from_str(text).map_err(|e| Error::Invalid(e.to_string()))?;
+        let read: Calibration = serde_json::from_str(text)
+            .map_err(|e| Error::Invalid(format!("this is not a file that `tilewright calibrate` wrote: {e}")))?;
         Target::by_name(&read.target)?;
         read.machine.check()?;
         Ok(read)
