@@ -62,6 +62,7 @@ impl Selector<'_> {
                 let var = self.integer_node(range, Some(span), |var| Node::LoadInt { var, addr, mem });
                 Some(Affine::var(var))
             }
+            Expr::Cast(DType::I64, a) => self.try_integer(a)?,
             Expr::Cast(_, a) => self.try_integer(a)?.filter(|value| self.is_exact(e, value)),
             Expr::Binary(op, a, b) => {
                 let operands = [a.as_ref(), b.as_ref()];
@@ -103,11 +104,15 @@ impl Selector<'_> {
         })
     }
 
-    /// Returns true if the values of an integer expression, without bounds of its type, lie in its type.
+    /// Returns true if the values of an integer expression, computed in 64 bits, are known to lie in its type.
     fn is_exact(&self, e: &Expr, value: &Affine) -> bool {
         let dtype = dtype_of(self.nest, e);
         let (least, most) = self.facts.bounds(value);
-        dtype == DType::I64 || dtype_range(dtype).is_some_and(|(low, high)| low <= least && most <= high)
+        match dtype {
+            // a read of i64 may be beyond the bounds that subscripts have
+            DType::I64 => UNKNOWN.0 < least && most < UNKNOWN.1,
+            dtype => dtype_range(dtype).is_some_and(|(low, high)| low <= least && most <= high),
+        }
     }
 
     /// An operation on integers; `None` for those that take more than a few instructions.
@@ -163,7 +168,7 @@ mod tests {
     /// Bytes of memory through which subscripts pass, for AVX-512.
     fn scratch(index: &str) -> u64 {
         let text = format!(
-            "kernel p {{ P: u8[40] argument 0; Q: i32[40] argument 1; H: i32[1024] argument 2 written;
+            "kernel p {{ P: u8[40] argument 0; Q: i32[40] argument 1; H: i32[1024] argument 2 written; L: i64[40] argument 3;
              for i in 0..40 {{ H[{index}] add = i32(1); }} }}"
         );
         check(&parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}")), 1)[0].scratch_bytes
@@ -188,5 +193,7 @@ mod tests {
     fn integers_that_wrap_are_not() {
         // 200 is -56 as i8
         assert!(scratch("@(cast i32(cast i8(P[i])) + i32(128))") > 0);
+        // a quotient is a product only for dividends of a known range
+        assert!(scratch("@mod(L[i], i64(10))") > 0);
     }
 }
