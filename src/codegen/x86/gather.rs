@@ -101,7 +101,7 @@ impl Gather for Emitter<'_> {
         if self.scatter_by_vectors(l)? {
             return Ok(());
         }
-        if l.is_reversed() && l.is_whole() {
+        if l.is_stored_reversed() {
             return self.store_reversed(l);
         }
         if self.arch.evex && l.is_hardware_gather() {

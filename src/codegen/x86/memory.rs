@@ -76,6 +76,11 @@ impl Lanes {
         (self.first, self.count) == (0, self.ty.lanes as usize)
     }
 
+    /// Returns true if a store of these lanes is a permutation and a store of all of them.
+    pub(super) fn is_stored_reversed(&self) -> bool {
+        self.is_reversed() && self.is_whole()
+    }
+
     /// All ones in the lanes that take part, in a register of `width`.
     pub(super) fn mask_bytes(&self, width: Width) -> Vec<u8> {
         let lane = self.lane_bytes();
@@ -110,7 +115,7 @@ pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
         }
         Inst::VGather { .. } if l.is_gathered_by_vectors(true) || l.narrow_blocks().is_some() => vec![],
         Inst::VGather { .. } if l.inserted().is_some() => vec![],
-        Inst::VScatter { .. } if l.is_reversed() && l.is_whole() => vec![],
+        Inst::VScatter { .. } if l.is_stored_reversed() => vec![],
         Inst::VScatter { .. } => match l.spread(true) {
             Some(vectors) => vectors.into_iter().map(|v| v.1).collect(),
             None => vec![l.mask()],
@@ -123,7 +128,7 @@ pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
 pub(super) fn uses_area(inst: &Inst, l: &Lanes, evex: bool) -> bool {
     match inst {
         Inst::VGather { .. } | Inst::VScatter { .. } if l.in_place(evex, is_load(inst)).is_some() => false,
-        Inst::VScatter { .. } if l.is_reversed() && l.is_whole() => false,
+        Inst::VScatter { .. } if l.is_stored_reversed() => false,
         Inst::VGather { .. } => !l.is_hardware_gather() && l.narrow_blocks().is_none() && l.inserted().is_none(),
         Inst::VScatter { .. } => !(if evex { l.is_hardware_gather() } else { l.is_reached() }),
         Inst::VGatherIndex { .. } => !l.is_same() || l.lane_bytes() < 4,
@@ -146,9 +151,7 @@ pub(super) fn needs(inst: &Inst, l: &Lanes, evex: bool) -> Needs {
         Inst::VGather { .. } if l.is_gathered_by_vectors(evex) => {
             Needs { gpr: 0, vector: if l.count == l.ty.lanes as usize { 1 } else { 2 } }
         }
-        Inst::VScatter { .. } if l.spread(evex).is_some() || l.is_reversed() && l.is_whole() => {
-            Needs { gpr: 0, vector: 1 }
-        }
+        Inst::VScatter { .. } if l.spread(evex).is_some() || l.is_stored_reversed() => Needs { gpr: 0, vector: 1 },
         Inst::VGather { .. } | Inst::VScatter { .. } if !evex && l.is_reached() => Needs { gpr: 0, vector: 1 },
         Inst::VGather { .. } | Inst::VScatter { .. } => {
             Needs { gpr: l.addr.index.is_some() as u8, vector: if evex { 1 } else { 2 } }
@@ -322,7 +325,7 @@ impl Emitter<'_> {
     pub(super) fn load_reversed(&mut self, l: &Lanes) -> Result<()> {
         let (d, lane, lanes) = (l.register.number(), l.lane_bytes(), l.ty.lanes as usize);
         let addr = Addr { disp: l.addr.disp - ((lanes - 1) * lane) as i32, ..l.addr };
-        if (l.first, l.count) != (0, lanes) {
+        if !l.is_whole() {
             self.zero(d);
         }
         self.load_same(&Lanes { addr, first: lanes - l.first - l.count, ..*l })?;

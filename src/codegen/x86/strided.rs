@@ -65,7 +65,7 @@ impl Lanes {
     /// there.
     fn vectors(&self, evex: bool) -> Option<(Vec<usize>, Vec<(usize, usize)>)> {
         let (distance, lanes) = (self.distance()?, self.ty.lanes as usize);
-        if (self.first, self.count) != (0, lanes) && !evex {
+        if !self.is_whole() && !evex {
             return None;
         }
         let end = distance * (lanes - 1) + 1;
@@ -99,7 +99,7 @@ impl Lanes {
         let stride = usize::try_from(self.stride).ok().filter(|s| s % size == 0 && *s > size)?;
         let part = lanes.min(BLOCK / size);
         let span = stride.checked_mul(part - 1)? + size;
-        let fits = simple && (self.first, self.count) == (0, lanes);
+        let fits = simple && self.is_whole();
         let blocks = span.div_ceil(BLOCK);
         let reached = at(&self.addr, stride.checked_mul(lanes)? as i64).is_ok();
         (fits && reached && span >= BLOCK && blocks <= FARTHEST)
@@ -121,7 +121,7 @@ impl Emitter<'_> {
     /// Returns false where the elements are not read by whole vectors.
     pub(super) fn gather_by_vectors(&mut self, l: &Lanes) -> Result<bool> {
         let Some((starts, places)) = l.vectors(self.arch.evex) else { return Ok(false) };
-        let whole = (l.first, l.count) == (0, l.ty.lanes as usize);
+        let whole = l.is_whole();
         match self.arch.evex {
             true if whole => self.merge_by_permutations(l, &starts, &places)?,
             true => self.merge_parts(l)?,
