@@ -79,13 +79,10 @@ impl Bands<'_> {
     /// distance of what it carries from a lane to a later one, the loops outside being the others of `all` before it.
     pub(super) fn independent_iterations(&self, row: &Row, all: &[&Row], statements: &Node) -> i64 {
         let Some(dependences) = self.dependences else { return 1 };
-        let covers = |row: &Row, d: &Dependence| [d.source, d.sink].iter().all(|id| row.phi.iter().any(|p| p.0 == *id));
+        let covers = |d: &&Dependence| [d.source, d.sink].iter().all(|id| row.phi.iter().any(|p| p.0 == *id));
+        let forbids = |d: &&Dependence| !(d.kind == Kind::Anti && follows_in_lanes(d, statements));
         let mut least = i64::MAX;
-        for d in dependences
-            .list
-            .iter()
-            .filter(|d| covers(row, d) && !(d.kind == Kind::Anti && follows_in_lanes(d, statements)))
-        {
+        for d in dependences.list.iter().filter(covers).filter(forbids) {
             let mut outer = all.iter().take_while(|r| **r != row);
             let live = outer.try_fold(Unsatisfied::new(d), |live, outer| live.after(self.scop, d, outer));
             let Some(live) = live else { continue };
