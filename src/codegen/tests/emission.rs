@@ -280,6 +280,24 @@ fn single_bytes_and_halves_are_stored_without_masks() {
     }
 }
 
+/// One element of one or two bytes is read as such: a masked load of more bytes waits for a store of the element.
+#[test]
+fn single_bytes_and_halves_are_loaded_without_masks() {
+    for mem in [DType::U8, DType::I8, DType::U16, DType::I16, DType::Bool] {
+        for target in [Target::avx2(), Target::avx512()] {
+            let mut b = Builder::new("element");
+            let (p, dst) = (b.argument(0), b.vreg());
+            let ty = VType { lane: Lane::I32, lanes: 1 };
+            b.push(Inst::VLoad { dst, ty, mem, addr: at(p, 0), part: None });
+            b.push(Inst::VStore { src: dst, ty, mem: DType::I32, addr: at(p, 64), part: None });
+            let allocation = regalloc::allocate(&b.function, &target).unwrap();
+            let text = disassemble(&assemble::emit(&b.function, &allocation, target.isa).unwrap(), target.isa).unwrap();
+            let copied = text.lines().filter(|l| l.contains("vpbroadcast") && l.contains("[r")).count();
+            assert!(copied == 1 && !text.contains("{k"), "{}, {mem}: {text}", target.name);
+        }
+    }
+}
+
 #[test]
 fn bytes_a_few_apart_are_shuffled() {
     for (target, mem, lane, distance, blocks) in [

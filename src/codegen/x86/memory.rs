@@ -35,6 +35,12 @@ impl Lanes {
         (self.first, self.count) == (0, 1) && self.mem.bytes() <= 2 && self.mem != DType::Bool
     }
 
+    /// Returns true for one element of one or two bytes, which is copied to all lanes: a load under a mask waits for stores of the element.
+    fn is_copied_to_all(&self) -> bool {
+        let numbers = matches!(self.widening(), Some(Widening::Number | Widening::Rounded | Widening::Word) | None);
+        !numbers && self.ty.lanes == 1 && self.count == 1 && self.mem.bytes() <= 2
+    }
+
     /// Returns true if one plain instruction moves exactly these bytes, elements as wide as the lanes.
     fn is_plain(&self) -> bool {
         self.first == 0 && matches!(self.count * self.lane_bytes(), 4 | 8 | 16 | 32 | 64)
@@ -104,6 +110,7 @@ pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
     let Some(l) = inst.lanes() else { return vec![] };
     match inst {
         Inst::VStore { .. } if l.is_first_alone() => vec![],
+        Inst::VLoad { .. } if l.is_copied_to_all() => vec![],
         Inst::VLoad { .. } | Inst::VStore { .. } => {
             let rounded = l.widening() == Some(Widening::Rounded);
             let plain = if l.is_same() { l.is_plain() } else { rounded || l.fills_register() };
@@ -182,6 +189,7 @@ impl LoadStore for Emitter<'_> {
         }
         let natural = l.fills_register();
         match widening {
+            _ if l.is_copied_to_all() => return self.broadcast(l, widening),
             Widening::Same => return self.load_same(l),
             Widening::Number => self.load(opcode::F16_TO_F32, w, d, at(&l.addr, 0)?),
             Widening::Word if self.arch.evex || natural => {
@@ -195,7 +203,6 @@ impl LoadStore for Emitter<'_> {
                 let op = extension(widening, lane);
                 self.load_masked(op, w, d, at(&l.addr, 0)?, (!natural).then(|| l.mask()));
             }
-            _ if l.ty.lanes == 1 => self.broadcast_widened(l, widening)?,
             _ if lane == 2 => {
                 self.load_bytes(d, l.first..l.first + l.count, &l.addr)?;
                 self.op2(extension(widening, lane), w, d, d);
@@ -257,7 +264,6 @@ impl LoadStore for Emitter<'_> {
             Widening::Rounded => Err(Error::Internal(format!("{}: no instruction rounds to bf16", self.function.name))),
             _ if self.arch.evex && !l.is_first_alone() => self.store_narrow(l),
             Widening::Word => {
-                // The low words of 64-bit lanes.
                 let register = Vreg(u32::from(self.temporaries.vector[0]));
                 self.low_words(l.width(), register.number(), l.register.number());
                 self.store_same(&Lanes { register, ty: VType { lane: Lane::I32, ..l.ty }, ..*l })
