@@ -430,8 +430,9 @@ impl Selector<'_> {
             let a = self.value(a)?;
             let lane = self.lane(dtype)?;
             let a = self.with_lane(a, lane)?;
-            let v = self.shifted_by(op == BinaryOp::ShiftLeft, a, amount);
-            return self.normalized(v);
+            let left = op == BinaryOp::ShiftLeft;
+            let v = self.shifted_by(left, a, amount);
+            return if left { self.normalized(v) } else { Ok(v) };
         }
         if op == BinaryOp::Mul
             && matches!(dtype, DType::I32 | DType::I16 | DType::I8 | DType::U8)
@@ -509,9 +510,13 @@ impl Selector<'_> {
                 _ => return self.undefined(op.name(), a.dtype),
             }
         };
-        // the lesser of two halves is a half
-        let is_operand = matches!(op, BinaryOp::Min | BinaryOp::Max) && is_float(v.lane);
-        if is_operand { Ok(v) } else { self.normalized(v) }
+        // the lesser of two halves is a half, and bits of two numbers of a type are bits of one
+        let is_closed = match op {
+            BinaryOp::Min | BinaryOp::Max => true,
+            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => !is_float(v.lane),
+            _ => false,
+        };
+        if is_closed { Ok(v) } else { self.normalized(v) }
     }
 
     pub fn undefined<T>(&self, name: &str, dtype: DType) -> Selected<T> {

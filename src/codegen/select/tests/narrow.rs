@@ -258,3 +258,20 @@ fn every_target_has_narrow_lanes() {
         assert!(number_of(&functions, whole) > 0, "{}: {}", target.name, functions[0]);
     }
 }
+
+#[test]
+fn what_is_one_of_two_numbers_is_not_brought_into_range() {
+    let shifts = |value: &str| {
+        let text = format!(
+            "kernel p {{ A: i16[100] argument 0 written; B: i16[100] argument 1; C: u8[100] argument 2;
+             for j in 0..99 {{ A[j + 1] = {value}; }} }}"
+        );
+        let nest = parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        check(&nest, 5);
+        let functions = lower(&nest, &Target::avx512()).unwrap();
+        number_of(&functions, |i| matches!(i, Inst::VShift { .. } | Inst::Extend { .. }))
+    };
+    assert_eq!(shifts("max(min(A[j], B[j]), cast i16(C[j]))"), 0);
+    assert_eq!(shifts("select(lt(A[j], i16(3)), max(B[j], B[j + 1]), min(A[j], B[j]))"), 0);
+    assert!(shifts("max(min((A[j] + i16(1)), B[j]), B[j + 1])") > 0);
+}
