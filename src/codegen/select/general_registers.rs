@@ -5,9 +5,8 @@
 //! instruction and most operations take one cycle, but extremes take two instructions, and address arithmetic has the same ports.
 //!
 //! In and out: a flat function. Vector registers are joined to sets by the instructions that name several of them; a set moves
-//! when every instruction that names one of its registers has a form on general-purpose registers (`forms`), when that shortens a chain
-//! of dependences through the iterations of an innermost loop (`recurrence`), and when the registers suffice. Invariant: memory
-//! gets the same bytes.
+//! when every instruction that names one of its registers has a form on general-purpose registers (`forms`), when that shortens the
+//! iterations of an innermost loop (`recurrence`), and when the registers suffice. Invariant: memory gets the same bytes.
 
 mod forms;
 pub mod recurrence;
@@ -25,7 +24,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// General-purpose registers left for temporaries and for what instructions need.
 const SPARE: usize = 2;
 
-/// Moves integers of one lane to general-purpose registers, where that saves operations.
+/// Instructions that are looked at to find what pays.
+const MOST_WORK: usize = 1 << 20;
+
+/// Cycles that pay: more than what rounding leaves.
+const LEAST_SAVED: f64 = 1e-6;
+
+/// Moves integers of one lane to general-purpose registers, where that shortens iterations.
 pub fn move_integers(function: &mut Function, target: &Target) {
     let is_candidate = |inst: &Inst| inst.ty().is_some_and(is_one_integer) && inst.group() == Group::Vector;
     if !function.insts.iter().any(is_candidate) {
@@ -115,16 +120,40 @@ fn sets(function: &Function, forms: &Forms, constants: &BTreeMap<u32, i64>) -> V
     sets.into_values().collect()
 }
 
-/// The sets that shorten the recurrences of innermost loops, those that save the most first.
+/// The sets that shorten the iterations of innermost loops, those that save the most first. Each is asked beside those that come before.
 fn shorter(function: &Function, target: &Target, forms: &Forms, sets: Vec<Set>) -> Vec<Set> {
-    let loops = recurrence::innermost(function, target, forms);
-    let saves = |set: &Set| -> f64 {
-        let moved = |r: u32| set.binary_search(&r).is_ok();
-        loops.iter().filter(|l| l.carries(set)).map(|l| l.weight * l.saved(function, target, forms, moved)).sum()
+    let loops = recurrence::innermost(function);
+    let mut work = 0;
+    let mut saves = |set: &Set, others: &BTreeSet<u32>| -> f64 {
+        let within = loops.iter().filter(|l| l.mentions(set));
+        let mut saved = 0.0;
+        for l in within {
+            work += l.instructions();
+            if work > MOST_WORK {
+                return 0.0;
+            }
+            let with = |r: u32| others.contains(&r) || set.binary_search(&r).is_ok();
+            let before = l.cycles(function, target, forms, |r| others.contains(&r));
+            saved += l.weight * (before - l.cycles(function, target, forms, with));
+        }
+        saved
     };
-    let mut sets: Vec<(f64, Set)> = sets.into_iter().map(|set| (saves(&set), set)).filter(|s| s.0 > 0.0).collect();
+    let none = BTreeSet::new();
+    let mut sets: Vec<(f64, Set)> = sets.into_iter().map(|set| (saves(&set, &none), set)).collect();
     sets.sort_by(|a, b| b.0.total_cmp(&a.0));
-    sets.into_iter().map(|s| s.1).collect()
+    let (mut chosen, mut moved) = (vec![], BTreeSet::new());
+    // what a first set hides may count once it has moved
+    for _ in 0..2 {
+        sets.retain(|(_, set)| {
+            let pays = saves(set, &moved) > LEAST_SAVED;
+            if pays {
+                moved.extend(set.iter().copied());
+                chosen.push(set.clone());
+            }
+            !pays
+        });
+    }
+    chosen
 }
 
 /// The registers of the sets that fit into the registers of the target beside what is there, the first sets first.

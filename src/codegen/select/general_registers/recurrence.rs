@@ -1,12 +1,14 @@
-//! Recurrences: the chains of dependences through the iterations of an innermost loop.
+//! Iterations of innermost loops: their chains of dependences, and the instructions that keep ports busy.
 //!
-//! In: a loop without control flow in it, and registers that may move. Out: the cycles of an iteration that moving saves, as far as
-//! they follow from values in registers. Values that go through memory do not count.
+//! In: a loop without loops in it, and registers that may move. Out: the cycles of an iteration that moving saves: of the longest chain
+//! through its iterations, or of the operations where these take longer. Values that go through memory are not part of chains; what is
+//! in a conditional counts as if it always ran.
 
 use super::forms::Forms;
-use crate::codegen::Target;
+use crate::codegen::vcode::lanes::Lanes;
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Function, Inst, ShiftOp, VBinary};
+use crate::codegen::{Isa, Target};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,14 +24,12 @@ pub struct Innermost {
     body: Range<usize>,
     /// Ten for each loop around and for itself.
     pub weight: f64,
-    /// Registers that an iteration reads before it writes them: every recurrence goes through one of them.
-    carried: BTreeSet<u32>,
-    /// Cycles of an iteration in the longest chain, with all registers where they are.
-    chain: f64,
+    /// Vector registers that it mentions.
+    mentioned: BTreeSet<u32>,
 }
 
-/// The innermost loops without conditionals that carry something in vector registers.
-pub fn innermost(function: &Function, target: &Target, forms: &Forms) -> Vec<Innermost> {
+/// The innermost loops.
+pub fn innermost(function: &Function) -> Vec<Innermost> {
     let (mut loops, mut open) = (vec![], vec![]);
     let mut last_start = None;
     for (index, inst) in function.insts.iter().enumerate() {
@@ -42,49 +42,41 @@ pub fn innermost(function: &Function, target: &Target, forms: &Forms) -> Vec<Inn
                 let start = open.pop();
                 if let Some(start) = start.filter(|_| start == last_start) {
                     let (body, weight) = (start + 1..index, 10f64.powi(open.len() as i32 + 1));
-                    let carried = carried(&function.insts[body.clone()]);
-                    if !carried.is_empty() {
-                        let chain = cycles(body.clone(), function, target, forms, |_| false);
-                        loops.push(Innermost { body, weight, carried, chain });
+                    let mut mentioned = BTreeSet::new();
+                    for inst in &function.insts[body.clone()] {
+                        inst.registers(|class, _, r| mentioned.extend((class == Class::Vector).then_some(r)));
                     }
+                    loops.push(Innermost { body, weight, mentioned });
                 }
             }
-            Inst::IfStart { .. } | Inst::IfEnd => last_start = None,
             _ => {}
         }
     }
     loops
 }
 
-/// Registers that a body reads before it writes them, and writes.
-fn carried(body: &[Inst]) -> BTreeSet<u32> {
-    let (mut read, mut written) = (BTreeSet::new(), BTreeSet::new());
-    for inst in body {
-        inst.registers(|class, access, r| {
-            if class == Class::Vector {
-                if access.reads() && !written.contains(&r) {
-                    read.insert(r);
-                }
-                if access.writes() {
-                    written.insert(r);
-                }
-            }
-        });
-    }
-    read.intersection(&written).copied().collect()
-}
-
 impl Innermost {
-    /// Returns true if one of the registers is carried from iteration to iteration.
-    pub fn carries(&self, registers: &[u32]) -> bool {
-        registers.iter().any(|r| self.carried.contains(r))
+    /// Returns true if one of the registers is mentioned.
+    pub fn mentions(&self, registers: &[u32]) -> bool {
+        registers.iter().any(|r| self.mentioned.contains(r))
     }
 
-    /// Cycles of an iteration that moving saves; below zero where it takes more.
-    pub fn saved(&self, function: &Function, target: &Target, forms: &Forms, moved: impl Fn(u32) -> bool) -> f64 {
+    /// The number of instructions.
+    pub fn instructions(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Cycles of an iteration with the registers `moved` in general-purpose registers.
+    pub fn cycles(&self, function: &Function, target: &Target, forms: &Forms, moved: impl Fn(u32) -> bool) -> f64 {
         let chain = cycles(self.body.clone(), function, target, forms, &moved);
-        let operations: f64 = self.body.clone().map(|index| operations(function, index, forms, &moved)).sum();
-        self.chain - chain.max(operations / OPERATIONS_PER_CYCLE)
+        let (mut words, mut vectors, mut permutations) = (0.0, 0.0, 0.0);
+        for index in self.body.clone() {
+            let (word, vector, permutation) = operations(function, target, index, forms, &moved);
+            words += word;
+            vectors += vector;
+            permutations += permutation;
+        }
+        chain.max(words / OPERATIONS_PER_CYCLE).max(vectors).max(permutations)
     }
 }
 
@@ -157,21 +149,46 @@ pub fn latency(inst: &Inst, target: &Target, moved: bool) -> f64 {
     }
 }
 
-/// Operations on general-purpose registers where registers move: those that are there, and the forms of those that move.
-fn operations(function: &Function, index: usize, forms: &Forms, moved: impl Fn(u32) -> bool) -> f64 {
+/// Operations on general-purpose registers of an instruction where registers move, or of its form there; cycles of the ports of vectors,
+/// and of the one among them that permutes. Cores for AArch64 move elements of any width between memory and vectors without a permutation,
+/// and differ in what they do at a time: vectors do not count there.
+fn operations(
+    function: &Function,
+    target: &Target,
+    index: usize,
+    forms: &Forms,
+    moved: impl Fn(u32) -> bool,
+) -> (f64, f64, f64) {
     let inst = &function.insts[index];
     let (mut named, mut vectors) = (false, false);
     inst.registers(|class, _, r| {
         vectors |= class == Class::Vector;
         named |= class == Class::Vector && moved(r);
     });
+    let words = |n: f64| (n, 0.0, 0.0);
     match inst {
-        _ if !vectors => 1.0,
-        _ if !named || inst.lanes().is_some() => 0.0,
-        _ if forms.dividend(index).is_some() => 5.0,
-        _ if forms.is_part(index) => 0.0,
-        Inst::VBinary { op: VBinary::Min | VBinary::Max, .. } => 2.0,
-        Inst::VShift { op: ShiftOp::Left, amount: 16 | 24, .. } | Inst::VConst { .. } => 0.0,
-        _ => 1.0,
+        _ if !vectors => words(1.0),
+        _ if !named && target.isa == Isa::Neon => words(0.0),
+        _ if !named => {
+            let permutations = inst.lanes().map_or(0.0, |l| permutations(inst, &l));
+            let alone = inst.lanes().is_none() && !matches!(inst, Inst::VConst { .. } | Inst::VCopy { .. });
+            (0.0, (permutations + f64::from(alone)) / target.machine.scalar_per_cycle, permutations)
+        }
+        _ if inst.lanes().is_some() => words(0.0),
+        _ if forms.dividend(index).is_some() => words(5.0),
+        _ if forms.is_part(index) => words(0.0),
+        Inst::VBinary { op: VBinary::Min | VBinary::Max, .. } => words(2.0),
+        Inst::VShift { op: ShiftOp::Left, amount: 16 | 24, .. } | Inst::VConst { .. } => words(0.0),
+        _ => words(1.0),
+    }
+}
+
+/// Permutations of a move of one element between memory and a vector register of x86-64: one of less than four bytes is copied to all lanes and
+/// widened, or is taken out of the lowest lane.
+fn permutations(inst: &Inst, lanes: &Lanes) -> f64 {
+    match lanes.ty.lanes == 1 && lanes.mem.bytes() <= 2 {
+        true if inst.writes_memory() => 1.0,
+        true => 2.0,
+        false => 0.0,
     }
 }

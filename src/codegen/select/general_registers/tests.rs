@@ -226,3 +226,20 @@ fn chains_of_iterations_decide() {
     let wraps = "v0 = shift left i32x1 v0, 16\nv0 = shift rightarithmetic i32x1 v0, 16\nstore i32x1 i16 v0, [r0]";
     assert!(is_moved(wraps, true, 1.0));
 }
+
+#[test]
+fn operations_decide_where_chains_are_short() {
+    let count = |body: &str| {
+        let before = of("i16", body, false);
+        let mut after = before.clone();
+        move_integers(&mut after, &Target::avx512());
+        let is_load = |inst: &Inst| matches!(inst, Inst::LoadInt { .. });
+        (count(&before, is_load), count(&after, is_load))
+    };
+    // loads of less than four bytes into a vector are three instructions
+    let sum = "v2 = add i32x1 v0, v1\nv3 = min i32x1 v2, v1\nstore i32x1 i16 v3, [r0]";
+    assert_eq!(count(sum), (0, 2));
+    // a conditional is part of the iteration
+    assert_eq!(count(&format!("if lt r2, 3 {{\n{sum}\n}}")), (0, 2));
+    moved(&of("i16", &format!("if lt r2, 3 {{\n{sum}\n}}"), true));
+}
