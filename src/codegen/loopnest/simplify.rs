@@ -2,7 +2,8 @@
 //!
 //! In: a verified nest. Out: a nest of the same meaning in which
 //! - conditions and guards that intervals decide are gone, and with them loops that never run;
-//! - a condition on everything in a serial loop is one of its bounds, or stands outside of it;
+//! - a condition on everything in a serial loop is one of its bounds, or stands outside of it; one on a part of an innermost loop that no
+//!   iteration changes stands outside of two copies of the loop (`unswitch.rs`);
 //! - a serial loop is split (`lo..a, a..b, b..hi`) where a condition over unrolled or vector variables changes between
 //!   holding for all of their values, for some and for none, so that in each part every unrolled instance knows its guards
 //!   (full and partial tiles are separated, as index-set splitting does); over variables that are not loops to be split,
@@ -14,6 +15,7 @@
 
 mod bounds;
 mod split;
+mod unswitch;
 
 use crate::codegen::loopnest::simplify::bounds::OldLoop;
 use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
@@ -117,7 +119,7 @@ impl Simplifier<'_> {
                         kind: *kind,
                         body,
                     };
-                    let parts = self.loop_parts(&l, env, facts);
+                    let parts = self.unswitched(&l, env, facts);
                     // Divisions that were taken out of the loop.
                     for part in &parts {
                         if let Stmt::Let { var, value, divisor } = part {

@@ -139,7 +139,7 @@ fn normal(a: &Affine) -> (Affine, i64) {
 }
 
 /// Vector statements that the body is expanded to, with vectors of 16 elements.
-fn expanded_size(body: &[Stmt]) -> i64 {
+pub(super) fn expanded_size(body: &[Stmt]) -> i64 {
     body.iter()
         .map(|s| match s {
             Stmt::Store { .. } => 1,

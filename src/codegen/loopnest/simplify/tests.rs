@@ -81,3 +81,31 @@ fn a_division_that_was_taken_out_of_a_loop_keeps_its_range() {
     assert_eq!(text.matches("floor").count(), 1, "{text}");
     assert!(text.contains("k - 3 >= 0"), "{text}");
 }
+
+#[test]
+fn a_condition_that_no_iteration_changes_stands_outside_of_two_loops() {
+    let unswitched = |condition: &str, rest: &str| {
+        simplified(&format!(
+            "kernel k {{ A: i32[64][64] argument 0 written; B: i32[64] argument 1;
+              parallel i in 0..64 {{ for j in 0..63 {{
+                A[i][j + 1] = (A[i][j] + B[j]);
+                if {condition} {{ A[i][j + 1] max = B[i]; }} {rest} }} }} }}"
+        ))
+    };
+    let once = unswitched("i - 3 >= 0", "");
+    let inside = "A[i][j + 1] = (A[i][j] + B[j]);\n        A[i][j + 1] max = B[i];";
+    assert!(once.contains("if i - 3 >= 0 {\n      for j in 0..63 {") && once.contains(inside), "{once}");
+    assert!(once.contains("if -i + 2 >= 0 {\n      for j#2 in 0..63 {\n        A[i][j#2 + 1] = "), "{once}");
+    assert_eq!((once.matches("if ").count(), once.matches("max =").count()), (2, 1), "{once}");
+    // two of them
+    let twice = unswitched("i - 3 >= 0", "if -i + 9 >= 0 { A[i][j + 1] add = B[j]; }");
+    assert_eq!((twice.matches("for j").count(), twice.matches("add =").count()), (3, 2), "{twice}");
+    // one that changes, and one on all of the body
+    let changes = unswitched("i + j - 30 >= 0", "");
+    assert_eq!((changes.matches("for j").count(), changes.matches("if i + j").count()), (1, 1), "{changes}");
+    let all = simplified(
+        "kernel k { A: i32[64][64] argument 0 written; parallel i in 0..64 { for j in 0..63 {
+           if i - 3 >= 0 { A[i][j + 1] = A[i][j]; } } } }",
+    );
+    assert_eq!((all.matches("for j").count(), all.matches("if ").count()), (1, 1), "{all}");
+}
