@@ -161,11 +161,10 @@ impl LoopNest {
         &self.buffers[id.0 as usize]
     }
 
-    /// Returns true for a table of bytes that the nest does not write.
+    /// Returns true for a table of bytes in memory.
     pub fn is_table(&self, id: BufferId) -> bool {
         let buffer = self.buffer(id);
-        let read = matches!(buffer.kind, BufferKind::Argument { written: false, .. });
-        read && is_table_of_bytes(buffer.dtype, &buffer.shape)
+        matches!(buffer.kind, BufferKind::Argument { .. }) && is_table_of_bytes(buffer.dtype, &buffer.shape)
     }
 
     pub fn new_var(&mut self, name: impl Into<String>) -> Var {

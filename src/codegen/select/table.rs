@@ -10,7 +10,7 @@ use crate::codegen::vcode::{Inst, VBinary, VType, Vreg};
 use crate::expr::{Affine, BufferId, CompareOp};
 
 /// Bytes that one shuffle looks up.
-const SHUFFLED: i64 = 16;
+pub const SHUFFLED: i64 = 16;
 
 /// A table and where to look it up.
 struct Table {

@@ -3,6 +3,7 @@
 //! In: a body and its pointers. Out: what each access touches, as affine forms in bytes, and whether two of them may meet.
 
 use crate::codegen::select::scalar_replacement::registers::{Registers, instructions, read_anywhere};
+use crate::codegen::select::table::SHUFFLED;
 use crate::codegen::select::tree::{Node, Pointer, Root};
 use crate::codegen::vcode::{Inst, Lane, VType, Vreg};
 use crate::expr::interval::Facts;
@@ -108,6 +109,8 @@ impl Accesses {
                 let shape = Shape::Lanes { ty: *ty, mem: *mem, stride: *stride };
                 (lanes(ty, mem, *stride), whole.then_some((*r, shape, ty.lanes)))
             }
+            // a piece of a table
+            Inst::VShuffle { .. } => ((0, SHUFFLED), None),
             _ => return,
         };
         // The other lanes of a stored element follow from the definitions of its register.

@@ -275,3 +275,22 @@ fn what_is_one_of_two_numbers_is_not_brought_into_range() {
     assert_eq!(shifts("select(lt(A[j], i16(3)), max(B[j], B[j + 1]), min(A[j], B[j]))"), 0);
     assert!(shifts("max(min((A[j] + i16(1)), B[j]), B[j + 1])") > 0);
 }
+
+#[test]
+fn tables_that_the_program_wrote_before_are_looked_up_in_registers() {
+    let text = "kernel p { X: u8[256] argument 0; Y: u8[256] argument 1 written; T: u8[256] argument 2 written;
+        for k in 0..2 {
+          vector t in 0..256 { T[t] = (X[t] + X[-t + 255]); }
+          vector i in 0..256 { Y[i] = T[@X[i]]; }
+          T[7] = Y[9];
+          vector j in 0..256 { Y[j] = (Y[j] + T[@Y[j]]); }
+        } }";
+    let nest = parse::nest(text).unwrap();
+    check(&nest, 6);
+    for target in [Target::avx512(), Target::avx2(), Target::neon()] {
+        let functions = lower(&nest, &target).unwrap();
+        let gathers = number_of(&functions, |i| matches!(i, Inst::VGatherIndex { .. }));
+        let lookups = number_of(&functions, |i| matches!(i, Inst::VLookup { .. } | Inst::VShuffle { .. }));
+        assert!(gathers == 0 && lookups > 0, "{}: {gathers} {lookups}", target.name);
+    }
+}
