@@ -197,6 +197,7 @@ impl Machine {
         scattered_line_ns: 9.9,
         row_start_ns: 0.5,
         far_row_start_ns: 6.7,
+        row_streams: 16.0,
         launch_ns: 170.0,
         wave_ns: 540.0,
         ..Machine::AVX512
@@ -218,6 +219,7 @@ impl Machine {
         scattered_line_ns: 4.5,
         row_start_ns: 0.2,
         far_row_start_ns: 1.6,
+        row_streams: 16.0,
         launch_ns: 170.0,
         ..Machine::AVX512
     };
@@ -352,6 +354,8 @@ machine! {
         "ns", "As `row_start_ns`, of a row that comes from memory", "Measured by integral images of 2000×2000 and 3000×3000; the probe finds 3.1 on Zen 3";
     stream_lines f64 = 2.0;
         "lines", "Lines that start a stream of the hardware's prefetcher", "Measured; see `second_exposed`";
+    row_streams f64 = 512.0, 16.0, 16.0;
+        "rows", "Rows that are read in turn, a line of each at a time, before each starts anew", "Measured with AVX-512 by 1 to 4096 rows in turn, from the last cache and from memory; others unmeasured";
     page_streams i64 = 16;
         "pages", "Pages in which the hardware's prefetcher follows streams at a time", "Unmeasured";
     prefetched_share f64 = 0.375;

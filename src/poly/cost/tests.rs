@@ -181,6 +181,22 @@ fn rows_that_no_prefetcher_follows_start_slowly() {
     assert!(columns.nanoseconds() > 1.3 * lines.nanoseconds());
 }
 
+#[test]
+fn rows_that_the_processor_follows_in_turn_go_on_where_they_were() {
+    let of = |rows: i64| {
+        let terms: Vec<String> = (1..rows).map(|r| format!("X[{r}][16*b + c]")).collect();
+        let sum = terms.iter().fold("X[0][16*b + c]".to_string(), |sum, term| format!("({sum} + {term})"));
+        let text = format!(
+            "kernel k {{ X: f32[{rows}][160000] argument 0; Y: f32[160000] argument 1 written;
+               parallel a in 0..1 {{ for b in 0..10000 {{ vector c in 0..16 {{ Y[16*b + c] = {sum}; }} }} }} }}"
+        );
+        let nest = crate::codegen::loopnest::parse::nest(&text).unwrap();
+        [Target::avx512(), Target::avx2()].map(|target| price(&nest, &target).starts)
+    };
+    let ([few, _], [many, anew]) = (of(4), of(24));
+    assert!(many < 10.0 * few && anew > 100.0 * few, "{few} {many} {anew}");
+}
+
 /// A tensor instruction is one instruction for the terms that it sums.
 #[test]
 fn a_tensor_instruction_counts_once_for_its_terms() {

@@ -237,17 +237,22 @@ impl Model<'_> {
 
     /// Returns the footprint of all iterations of loop `l`, given that of one iteration.
     fn sweep(&self, iteration: &Footprint, l: usize, length: f64) -> Footprint {
-        let mut regions = vec![];
+        let (mut regions, mut moving) = (vec![], vec![]);
         for region in &iteration.regions {
-            self.add(&mut regions, sweep(region, l, length));
+            let swept = sweep(region, l, length);
+            if swept != *region {
+                moving.push(region.clone());
+            }
+            self.add(&mut regions, swept);
         }
         let (inside, touched) = (self.bytes(&iteration.regions), self.touched(&regions));
+        let moving = self.touched(&moving).starts;
         let mut fetched = [touched; 3];
         for (level, fetched) in fetched.iter_mut().enumerate() {
             let apart = iteration.fetched[level].times(length);
             if !self.fits(inside, level) {
                 *fetched = touched.max(apart);
-            } else if iteration.fetched[level].starts > self.target.machine.page_streams as f64 {
+            } else if iteration.fetched[level].starts.min(moving) > self.target.machine.row_streams {
                 // more rows than the prefetcher follows: the next iteration starts each anew
                 let fresh = (touched.bytes / apart.bytes).min(1.0);
                 fetched.starts = fetched.starts.max(fresh * apart.starts);
