@@ -218,6 +218,22 @@ mod tests {
     }
 
     #[test]
+    fn additions_of_one_element_follow_each_other_sooner() {
+        let of = |body: &str| {
+            let sum = cycles_of(&format!("{body}\n r0 = add r0, 4"), "v0 = const f32x1 #0");
+            (sum.ports + sum.chains) / 1000.0
+        };
+        let machine = Target::avx512().machine;
+        for (body, expected) in [
+            ("v1 = load f32x1 f32 [r0]\n v0 = add f32x1 v0, v1", machine.scalar_add_latency),
+            ("v0 = add f32x1 v0, [r0]", machine.scalar_add_latency),
+            ("v1 = load f32x1 f32 [r0]\n v0 = add f32x1 v0, v1\n v0 = max f32x1 v0, v1", 2.0 * machine.add_latency),
+        ] {
+            assert!((of(body) - expected).abs() < 0.2, "{body}: {} and {expected}", of(body));
+        }
+    }
+
+    #[test]
     fn elements_of_other_lines_are_counted() {
         let column = |step: i64| {
             let loads = "v1 = load f32x1 f32 [r0]\n v2 = load f32x1 f32 [r0 + 4]\n v3 = load f32x1 f32 [r0 + 400]";
