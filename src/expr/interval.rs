@@ -146,6 +146,11 @@ impl Facts {
     pub fn is_empty(&self) -> bool {
         self.ranges.iter().any(|r| r.0 > r.1) || self.conditions.iter().any(|c| self.box_bounds(c).1 < 0)
     }
+
+    /// As [`Facts::is_empty`], where two facts together say it as well.
+    pub fn is_contradictory(&self) -> bool {
+        self.is_empty() || self.conditions.iter().any(|c| self.bounds(c).1.min(self.scaled_bounds(c).1) < 0)
+    }
 }
 
 /// The greatest common divisor of numbers that are not negative.
@@ -161,6 +166,20 @@ pub fn ceil_div(a: i64, b: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_facts_may_contradict_each_other() {
+        let (x, y) = (Var(0), Var(1));
+        let of = |last: i64| {
+            let mut facts = Facts::new(2);
+            facts.enter_loop(x, &[Bound::constant(0)], &[Bound::constant(10)], 1);
+            facts.enter_loop(y, &[Bound::constant(0)], &[Bound::constant(10)], 1);
+            facts.assume(Affine::var(x).plus(y, -1).offset(-3));
+            facts.assume(Affine::var(y).plus(x, -1).offset(last));
+            (facts.is_empty(), facts.is_contradictory())
+        };
+        assert_eq!([of(-1), of(2), of(3)], [(false, true), (false, true), (false, false)]);
+    }
 
     #[test]
     fn a_remainder_lies_below_its_divisor() {

@@ -149,7 +149,8 @@ impl Checker<'_> {
                     self.affine(a)?;
                     let (lo, hi) = facts.bounds(a);
                     let outside = lo < 0 || hi >= b.shape[d];
-                    if outside && !facts.is_empty() && lo <= hi && (facts.is_box(a) || hi < 0 || lo >= b.shape[d]) {
+                    let never = || facts.is_contradictory();
+                    if outside && lo <= hi && (facts.is_box(a) || hi < 0 || lo >= b.shape[d]) && !never() {
                         let extent = b.shape[d];
                         return self
                             .fail(format!("subscript {d} of {} is {lo}..={hi}, outside of 0..{extent}", b.name));
