@@ -4,7 +4,7 @@
 //! original one, each in the [`STYLES`]: with and without tiles, with tiles in waves, with vectors along any loop, along
 //! contiguous ones, along the outermost one that carries nothing and without vectors, and with the loop over vectors inside or
 //! outside of loops that carry something, divided into strips for threads or not, and with loops unrolled and jammed around those ([`Style::jam`]); where there are short sums both with register blocks for unrolled ones
-//! ([`Style::unrolled`]); the ILP's with contiguous loops innermost, where it has others ([`ilp::schedule_contiguous`]); and the ILP's
+//! ([`Style::unrolled`]); the ILP's with contiguous loops innermost, where it has others ([`ilp::schedule_contiguous`]), with more loops fused ([`fused`]), and
 //! with sums in nests of their own ([`apart`]). [`cost`] prices the loops that
 //! lowering makes of each, and the machine code of the cheapest ([`REFINED`]); the first candidate, the ILP's order in the default style, counts unless another one takes less than
 //! [`GAIN`] of its time (of a long program [`Candidate::rank`]). Nothing is measured, so the same program has
@@ -12,8 +12,10 @@
 //! blocks whose sums are long, whose prices are its own.
 
 mod apart;
+mod fused;
 
 pub mod describe;
+pub mod order;
 
 use crate::codegen::Target;
 use crate::codegen::loopnest::simplify::simplify;
@@ -22,6 +24,7 @@ use crate::codegen::select::prepare::lay_out_locals;
 use crate::poly::analysis::dependence::Dependences;
 use crate::poly::analysis::legality;
 use crate::poly::cost::{self, Cost};
+use crate::poly::plan::order::Order;
 use crate::poly::schedule::{RowKind, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::tile::cache::Constants;
@@ -35,35 +38,25 @@ use std::cell::RefCell;
 /// suites `loops` and `programs`: with 0.93 to 1 the chosen ones take 1.07 times as long as the best, with 0.8 to 0.9 1.08 times.
 pub const GAIN: f64 = 0.95;
 
-/// Predicted time on one thread of a candidate for threads, at most, over that of the best of the others, where that one takes
-/// [`LONG`]; nothing more where it is shorter. Unmeasured.
-const MOST_FOR_WAVES: f64 = 1.15;
+/// Predicted time on one thread of waves and strips, at most, over that of the best of the others; they are for programs of [`LONG`]. Unmeasured.
+const MOST_FOR_THREADS: f64 = 1.15;
 
 /// Predicted time on one thread from which a program gains so much by threads that one thread may pay for it, in ns. Unmeasured.
 const LONG: f64 = 10_000_000.0;
 
-/// Shortest predicted time of the default from which a time on two threads counts, in ns. Below, one thread alone decides, and waves, which
-/// end with a barrier each, are no candidate. Measured on all candidates of the suites `loops` and `programs`: limits from 0.1 to 10 ms
-/// change the plan of a moving average alone, whose columns divide over threads and whose rows take half of the time on one.
+/// Shortest predicted time of the default from which a time on two threads counts, in ns. Below, one thread alone decides. Unmeasured.
 const LEAST_FOR_THREADS: f64 = 200_000.0;
+
+/// The share of the time on two threads in the mean by which candidates are compared, from [`LEAST_FOR_THREADS`] to [`LONG`]; half from there
+/// on. A half for all makes Horner's rule, whose sum takes a second loop for threads, and a moving average 1.4 times as long on one thread.
+const SHARE_OF_THREADS: f64 = 0.25;
 
 /// Number of candidates whose machine code is priced, if so many are near the cheapest. On all candidates of 70 programs of the suites `loops` and `programs`, Zen 4,
 /// the chosen ones take 1.11 times as long as the best with none, 1.07 times with 3 and more.
-const REFINED: usize = 4;
+const REFINED: usize = 6;
 
 /// Predicted time, over that of the cheapest, up to which a candidate's machine code is priced. Measured as [`REFINED`]: 1.15 to 1.6 are alike.
-const NEAR: f64 = 1.3;
-
-/// The schedule tree that is tiled.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
-    Ilp,
-    Original,
-    /// The ILP's, with contiguous loops innermost.
-    Contiguous,
-    /// The ILP's, with sums in nests of their own.
-    Apart,
-}
+const NEAR: f64 = 1.75;
 
 /// A tiled schedule, with its price.
 #[derive(Clone)]
@@ -93,13 +86,18 @@ impl Candidate {
 
     /// Geometric mean of the predicted times on one thread and on two.
     pub fn rank(&self) -> f64 {
+        self.mean(0.5)
+    }
+
+    /// Geometric mean of the predicted times on one thread and on two, which has this share.
+    fn mean(&self, share: f64) -> f64 {
         let report = &self.tiled.report;
         let time = |parallel: bool| -> f64 {
             report.phases.iter().filter(|p| p.parallel || !parallel).map(|p| p.predicted_ns).sum()
         };
         let divided = time(true) / time(false).max(1.0);
         let alone = self.cost.nanoseconds();
-        (alone * (alone * (1.0 - divided / 2.0) + self.waiting)).sqrt()
+        alone.powf(1.0 - share) * (alone * (1.0 - divided / 2.0) + self.waiting).powf(share)
     }
 }
 
@@ -125,13 +123,17 @@ pub fn plan(
     }
     let mut candidates = self::candidates(scop, dependences, schedule, default.clone(), target)?;
     let Some(first) = candidates.first().filter(|c| c.is_default()) else { return Ok((default, vec![])) };
-    let long = first.cost.nanoseconds() >= LEAST_FOR_THREADS;
-    let rank = |c: &Candidate| rank(c, long);
+    let share = match first.cost.nanoseconds() {
+        time if time >= LONG => 0.5,
+        time if time >= LEAST_FOR_THREADS => SHARE_OF_THREADS,
+        _ => 0.0,
+    };
+    let rank = |c: &Candidate| rank(c, share);
     let proofs = Proofs { scop, dependences, known: RefCell::default() };
     let proven = |c: &Candidate| proofs.is_legal(&c.tiled.schedule);
     let best = loop {
         refine(&mut candidates, target, rank)?;
-        let best = best(&candidates, long, proven)?;
+        let best = best(&candidates, share, proven)?;
         if best == 0 || proven(&candidates[best])? {
             break candidates[best].clone();
         }
@@ -145,26 +147,29 @@ pub fn plan(
     Ok((candidates[0].predicted(), candidates))
 }
 
-/// The measure by which candidates are compared; `long` says that time on two threads counts.
-fn rank(c: &Candidate, long: bool) -> f64 {
-    // the model counts neither the registers of unrolled and jammed loops before their code is priced nor how unequal the tiles of a wave are
-    let margin = if c.style.jam > 1 || c.style.waves { GAIN } else { 1.0 };
-    if long { c.rank() / margin } else { c.cost.nanoseconds() / margin }
+/// The measure by which candidates are compared; time on two threads has this share of it.
+fn rank(c: &Candidate, share: f64) -> f64 {
+    // the model counts neither the registers of unrolled and jammed loops before their code is priced, nor how unequal the tiles of a wave
+    // are, nor all that conditions cost which stand in fused loops
+    let gain = |is: bool| if is { GAIN } else { 1.0 };
+    let margin = gain(c.style.jam > 1 || c.style.waves) * gain(c.order == Order::Fused);
+    c.mean(share) / margin
 }
 
 /// The number of the candidate that is chosen, if it is legal: the first, or one that gains enough over it.
 ///
 /// # Errors
 /// Those of `proven`.
-fn best(candidates: &[Candidate], long: bool, proven: impl Fn(&Candidate) -> Result<bool>) -> Result<usize> {
+fn best(candidates: &[Candidate], share: f64, proven: impl Fn(&Candidate) -> Result<bool>) -> Result<usize> {
     let first = &candidates[0];
-    let rank = |c: &Candidate| rank(c, long);
+    let rank = |c: &Candidate| rank(c, share);
     let mut better: Vec<usize> = (1..candidates.len()).filter(|&c| rank(&candidates[c]) < GAIN * rank(first)).collect();
     better.sort_by(|&a, &b| rank(&candidates[a]).total_cmp(&rank(&candidates[b])));
     let style = |c: usize| candidates[c].style;
-    if better.iter().any(|&c| style(c).waves || style(c).jam > 1) {
-        // what one thread pays for waves, and what it gains by loops that are unrolled and jammed
-        let mut others: Vec<&Candidate> = candidates.iter().filter(|c| !c.style.waves && c.style.jam == 1).collect();
+    let divided = |style: Style| style.waves || style.strips;
+    if better.iter().any(|&c| divided(style(c)) || style(c).jam > 1) {
+        // what one thread pays for waves and strips, and what it gains by loops that are unrolled and jammed
+        let mut others: Vec<&Candidate> = candidates.iter().filter(|c| !divided(c.style) && c.style.jam == 1).collect();
         others.sort_by(|a, b| a.cost.nanoseconds().total_cmp(&b.cost.nanoseconds()));
         let mut other = first;
         for c in others {
@@ -174,10 +179,10 @@ fn best(candidates: &[Candidate], long: bool, proven: impl Fn(&Candidate) -> Res
             }
         }
         let other = other.cost.nanoseconds();
-        let most = if other >= LONG { MOST_FOR_WAVES * other } else { other };
+        let most = MOST_FOR_THREADS * other;
         let time = |c: usize| candidates[c].cost.nanoseconds();
-        better.retain(|&c| !style(c).waves || long && time(c) <= most);
         better.retain(|&c| style(c).jam == 1 || time(c) <= GAIN * other);
+        better.retain(|&c| !divided(style(c)) || share >= 0.5 && time(c) <= most);
     }
     Ok(better.first().copied().unwrap_or(0))
 }
@@ -225,7 +230,8 @@ fn refine(candidates: &mut [Candidate], target: &Target, rank: impl Fn(&Candidat
         distinct += usize::from(same.is_none());
         let next = &mut candidates[next];
         let cost = match same {
-            None => unless_refused(cost::refine(&next.cost, &next.nest, target))?,
+            None => unless_refused(cost::refine(&next.cost, &next.nest, target))
+                .map_err(|e| of_candidate(e, next.order, next.style))?,
             same => same,
         };
         (next.cost, next.refined) = (cost.unwrap_or(next.cost), true);
@@ -300,7 +306,7 @@ fn candidates(
         if out.iter().any(|c| same_rows(scop, &c.tiled, &tiled)) {
             return Ok(());
         }
-        if let Some(nest) = unless_refused(lowered(scop, &tiled))? {
+        if let Some(nest) = unless_refused(lowered(scop, &tiled)).map_err(|e| of_candidate(e, order, style))? {
             let cost = priced(&nest, target);
             let waiting = (waves(&nest) + waves_of_tiles(scop, &tiled)) as f64 * target.machine.wave_ns;
             out.push(Candidate { order, style, tiled, cost, nest, waiting, refined: false });
@@ -314,12 +320,14 @@ fn candidates(
     }
     let original = unless_refused(legality::flag(scop, dependences, &scop.order))?;
     let contiguous = unless_refused(ilp::schedule_contiguous(scop, dependences, schedule))?.flatten();
+    let fused = unless_refused(fused::fused(scop, dependences, schedule))?.unwrap_or_default();
     let orders = [
         Some((Order::Ilp, schedule)),
         original.as_ref().map(|o| (Order::Original, o)),
         contiguous.as_ref().map(|o| (Order::Contiguous, o)),
     ];
-    for (order, schedule) in orders.into_iter().flatten() {
+    let orders = orders.into_iter().flatten().chain(fused.iter().map(|o| (Order::Fused, o)));
+    for (order, schedule) in orders {
         // the first candidate is the default of the ILP's order
         let styles_of_order = styles.iter().filter(|style| order != Order::Ilp || **style != Style::default());
         for &style in styles_of_order {
@@ -342,6 +350,14 @@ fn unless_refused<T>(part: Result<T>) -> Result<Option<T>> {
         Ok(part) => Ok(Some(part)),
         Err(defect @ Error::Internal(_)) => Err(defect),
         Err(_) => Ok(None),
+    }
+}
+
+/// A defect with the name of the candidate that ends in it.
+fn of_candidate(error: Error, order: Order, style: Style) -> Error {
+    match error {
+        Error::Internal(why) => Error::Internal(format!("{}: {why}", order::name(order, style))),
+        other => other,
     }
 }
 

@@ -328,7 +328,7 @@ impl Bands<'_> {
         let alone = row.phi.len() == 1;
         let reduces = || row.phi.iter().all(|p| sums(p.0) || !alone && self.style.sums && writes(p.0));
         if band.rows.contains(row) {
-            return row.coincident || (is_leaf && band.permutable && reduces());
+            return row.coincident || ((is_leaf || self.style.sums) && band.permutable && reduces());
         }
         inner.iter().any(|(r, last)| *r == row && (row.coincident || *last && reduces()))
     }
