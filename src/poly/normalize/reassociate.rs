@@ -95,7 +95,12 @@ fn ordered(recurrence: &Recurrence, e: Expr, op: BinaryOp, float: bool) -> Expr 
     }
     let ages: Vec<Age> = terms.iter().map(|t| recurrence.age(&t.value)).collect();
     let compensated = || op == BinaryOp::Add && share_elements(terms.iter().map(|t| &t.value));
-    if terms.len() == count && (count < 3 || ages.is_sorted()) || compensated() {
+    // the latest operand alone may stand at the root
+    let is_last = || match (&e, &ages[..]) {
+        (Expr::Binary(_, _, b), [.., before, latest]) => before == latest || !is_chain(b, op),
+        _ => true,
+    };
+    if terms.len() == count && (count < 3 || ages.is_sorted() && is_last()) || compensated() {
         return e;
     }
     let mut aged: Vec<(Age, Term)> = ages.into_iter().zip(terms).collect();
@@ -106,6 +111,11 @@ fn ordered(recurrence: &Recurrence, e: Expr, op: BinaryOp, float: bool) -> Expr 
         Some(Term { value, .. }) => value,
         None => e,
     }
+}
+
+/// Returns true if an expression is itself operands of a chain of `op`.
+fn is_chain(e: &Expr, op: BinaryOp) -> bool {
+    matches!(e, Expr::Binary(o, ..) if *o == op || op == BinaryOp::Add && *o == BinaryOp::Sub)
 }
 
 fn flatten(e: &Expr, op: BinaryOp, negative: bool, out: &mut Vec<Term>) {
@@ -263,6 +273,9 @@ mod tests {
             ("A[i][j] = B[j] - A[i][j-1] - A[i][j-2]", "((B[j + 2] - A[i + 1][j]) - A[i + 1][j + 1])"),
             ("A[i][j] = A[i][j-1] - B[j] - B[i]", "(A[i + 1][j + 1] - (B[j + 2] + B[i + 1]))"),
             ("A[i][j] = max(max(A[i][j-1], B[i]), B[j])", "max(max(B[i + 1], B[j + 2]), A[i + 1][j + 1])"),
+            // last in order, and alone at the root
+            ("A[i][j] = max(B[i], max(B[j], A[i][j-1]))", "max(max(B[i + 1], B[j + 2]), A[i + 1][j + 1])"),
+            ("A[i][j] = max(A[i][j-1], max(B[j], B[i]))", "max(max(B[j + 2], B[i + 1]), A[i + 1][j + 1])"),
             // an addition for each operand
             (
                 "A[i][j] = min(min(A[i-1][j], A[i][j-1]) + B[j], B[i])",
