@@ -16,10 +16,12 @@ use tilewright::{
 
 const HALVES: [Precision; 2] = [Precision::Bf16, Precision::F16];
 
-/// The targets of this processor, and the default one with the dot products that it has.
+/// The targets of this processor, and the default one with the dot products that it has: on any core of these features, and on this one.
 fn targets() -> Vec<Target> {
     let mut targets = host_targets();
-    targets.extend(Target::host().filter(|host| targets.iter().all(|t| t.name != host.name)));
+    if let Some(host) = Target::host().filter(|host| targets.iter().all(|t| t.name != host.name)) {
+        targets.extend([Target::by_name(&host.name).unwrap(), host]);
+    }
     targets
 }
 
@@ -103,9 +105,9 @@ fn difference(got: &Tensor, wanted: &Tensor) -> f32 {
     got.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / scale
 }
 
-/// Returns true for a target with instructions that multiply pairs of these halves.
+/// Returns true for a target with instructions that multiply pairs of these halves, on a core where they pay.
 fn multiplies(target: &Target, precision: Precision) -> bool {
-    precision == Precision::Bf16 && target.features.names().contains(&"avx512bf16")
+    precision == Precision::Bf16 && target.sums_products([DType::BF16; 2], DType::F32)
 }
 
 /// Operands that are rounded before have the same results in f32, up to the order of sums.

@@ -136,12 +136,12 @@ pub struct Core {
     pub machine: Machine,
     vendor: &'static [u8; 12],
     family: u32,
-    models: RangeInclusive<u32>,
+    models: &'static [RangeInclusive<u32>],
 }
 
 impl Core {
     /// All cores.
-    pub const ALL: [Core; 2] = [Core::ZNVER4, Core::ZNVER5];
+    pub const ALL: [Core; 3] = [Core::ZNVER4, Core::ZNVER5, Core::SAPPHIRE_RAPIDS];
 
     const ZNVER4: Core = Core {
         name: "znver4",
@@ -150,7 +150,7 @@ impl Core {
         vendor: b"AuthenticAMD",
         family: 0x19,
         // servers, one of which was measured; Zen 3 has lower numbers of the family
-        models: 0x10..=0x1f,
+        models: &[0x10..=0x1f],
     };
 
     const ZNVER5: Core = Core {
@@ -160,7 +160,17 @@ impl Core {
         vendor: b"AuthenticAMD",
         family: 0x1a,
         // servers, one of which was measured; some others of the family have vectors of half the width
-        models: 0..=0x1f,
+        models: &[0..=0x1f],
+    };
+
+    const SAPPHIRE_RAPIDS: Core = Core {
+        name: "sapphirerapids",
+        vector_bytes: 64,
+        machine: Machine::SAPPHIRE_RAPIDS,
+        vendor: b"GenuineIntel",
+        family: 6,
+        // and Emerald Rapids, which was measured
+        models: &[0x8f..=0x8f, 0xcf..=0xcf],
     };
 
     /// The core of this processor.
@@ -170,7 +180,8 @@ impl Core {
     }
 
     fn is(&self, id: ProcessorId) -> bool {
-        (*self.vendor, self.family) == (id.vendor, id.family) && self.models.contains(&id.model)
+        (*self.vendor, self.family) == (id.vendor, id.family)
+            && self.models.iter().any(|models| models.contains(&id.model))
     }
 }
 
@@ -223,6 +234,10 @@ impl Machine {
         launch_ns: 170.0,
         ..Machine::AVX512
     };
+
+    /// Intel's Sapphire and Emerald Rapids, cores as the table's own: `vdpbf16ps` starts every second cycle, where two fused
+    /// products start in each.
+    const SAPPHIRE_RAPIDS: Machine = Machine { bf16_product_factor: 4.0, ..Machine::AVX512 };
 }
 
 #[rustfmt::skip]
@@ -238,6 +253,8 @@ machine! {
         "cycles", "From the start of an FMA until its result can be used", "Probe of chains on AVX-512; others unmeasured";
     add_latency f64 = 2.9, 3.0, 2.0;
         "cycles", "From the start of an addition or comparison until the next one can use it", "Probe of chains on AVX-512; others unmeasured";
+    bf16_product_factor f64 = 1.0;
+        "fused products", "Time of an instruction that adds pairs of products of bf16 to the lanes of a vector", "Measured by a loop of such sums on Sapphire and Emerald Rapids, of which `calibrate` has no probe; others unmeasured";
     tile_row_cycles f64 = 1.0;
         "cycles", "A row of a product of tiles, 16 columns and 16 groups of terms", "Loop of four products of whole tiles on AVX-512; others have none";
     tile_load_cycles f64 = 8.0;
@@ -437,9 +454,13 @@ mod tests {
         };
         assert_eq!(core(b"AuthenticAMD", 0x1a, 0x02), Some("znver5"));
         assert_eq!(core(b"AuthenticAMD", 0x19, 0x11), Some("znver4"));
-        for (vendor, family, model) in
-            [(b"GenuineIntel", 0x1a, 0x02), (b"AuthenticAMD", 0x19, 0x02), (b"AuthenticAMD", 0x1a, 0x44)]
-        {
+        assert_eq!(core(b"GenuineIntel", 6, 0xcf), Some("sapphirerapids"));
+        for (vendor, family, model) in [
+            (b"GenuineIntel", 0x1a, 0x02),
+            (b"GenuineIntel", 6, 0x97),
+            (b"AuthenticAMD", 0x19, 0x02),
+            (b"AuthenticAMD", 0x1a, 0x44),
+        ] {
             assert_eq!(core(vendor, family, model), None, "{family:x} {model:x}");
         }
     }

@@ -61,7 +61,8 @@ pub struct Target {
     /// Its costs.
     pub machine: Machine,
     /// Its costs for loop programs: of this processor's core in the target of [`Target::host`], where they are known, otherwise
-    /// the same. The shares by which operators of networks are priced were fitted with the table.
+    /// the same. The shares by which operators of networks are priced were fitted with the table; of the core they have the time of tensor
+    /// instructions.
     pub loop_machine: Machine,
     /// How it divides.
     pub quotients: Quotients,
@@ -111,9 +112,25 @@ impl Target {
     }
 
     /// Returns true if a tensor instruction of the target sums products of operands of types `factors` in type `sum`, several at
-    /// a time.
+    /// a time, in less time than fused products take of as many that are widened first.
     pub fn sums_products(&self, factors: [DType; 2], sum: DType) -> bool {
-        self.instructions.iter().any(|row| row.sums_products(factors, sum))
+        let fast = |row: &TensorInstruction| {
+            row.terms_in_lane() as f64 >= self.row_factor(row) * self.machine.widened_halves_share
+        };
+        self.instructions.iter().any(|row| row.sums_products(factors, sum) && fast(row))
+    }
+
+    /// Time of a tensor instruction on vectors, in fused products.
+    pub fn row_factor(&self, row: &TensorInstruction) -> f64 {
+        match row.sums_products([DType::BF16; 2], DType::F32) && !row.is_tile() {
+            true => self.machine.bf16_product_factor,
+            false => 1.0,
+        }
+    }
+
+    /// [`Target::row_factor`] of the row of this name.
+    pub fn factor_of(&self, name: InstructionName) -> f64 {
+        self.instructions.iter().find(|row| row.name == name).map_or(1.0, |row| self.row_factor(row))
     }
 
     /// Returns true if a tensor instruction of the target adds products of f16 to sums in f16.
@@ -243,10 +260,14 @@ impl Target {
         Target { machine: self.loop_machine, ..self }
     }
 
-    /// The target on a processor core: loop programs have its constants where they are for vectors of the target's width.
+    /// The target on a processor core: loop programs have its constants, and networks the time of its tensor instructions, where they are for
+    /// vectors of the target's width.
     fn on_core(self, core: Option<Core>) -> Target {
         match core.filter(|core| core.vector_bytes == self.vector_bytes) {
-            Some(core) => Target { loop_machine: core.machine, ..self },
+            Some(core) => {
+                let bf16_product_factor = core.machine.bf16_product_factor;
+                Target { machine: Machine { bf16_product_factor, ..self.machine }, loop_machine: core.machine, ..self }
+            }
             None => self,
         }
     }
@@ -331,6 +352,10 @@ mod tests {
         let target = generic.clone().on_core(core());
         assert_ne!(target.loop_machine, generic.machine);
         assert_eq!((target.machine, target.clone().for_loops().machine), (generic.machine, core().unwrap().machine));
+        let intel = generic.clone().on_core(Core::ALL.into_iter().find(|core| core.name == "sapphirerapids"));
+        assert!(intel.machine.bf16_product_factor > 2.0 * generic.machine.bf16_product_factor);
+        let bf16_product_factor = generic.machine.bf16_product_factor;
+        assert_eq!(Machine { bf16_product_factor, ..intel.machine }, generic.machine);
         for other in [Target::avx2(), Target::neon()] {
             assert_eq!(other.clone().on_core(core()), other);
         }

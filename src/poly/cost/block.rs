@@ -17,6 +17,8 @@ pub(super) struct Expanded {
     pub terms: i64,
     /// The instruction works on tiles.
     pub tile: bool,
+    /// Its time in fused products; 1 of others.
+    pub factor: f64,
 }
 
 /// A store, in the loops that are expanded around it.

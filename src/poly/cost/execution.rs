@@ -213,8 +213,10 @@ impl<'a> Pricer<'a> {
                             let lanes = (*kind == LoopKind::Vector).then(|| self.lanes(body));
                             let copies = lanes.map_or(trips, |l| (trips / l).ceil());
                             let (copies, terms) = if together { (1.0, trips as i64) } else { (copies, 1) };
-                            let tile = matches!(kind, LoopKind::Instruction(name) if self.target.is_tile_row(*name));
-                            around.push(Expanded { var: *var, copies, lanes, trips, terms, tile });
+                            let row = if let LoopKind::Instruction(name) = kind { Some(*name) } else { None };
+                            let tile = row.is_some_and(|name| self.target.is_tile_row(name));
+                            let factor = row.map_or(1.0, |name| self.target.factor_of(name));
+                            around.push(Expanded { var: *var, copies, lanes, trips, terms, tile, factor });
                             self.collect(body, around, share, block, total, straight);
                             around.pop();
                         }
@@ -340,7 +342,7 @@ impl<'a> Pricer<'a> {
             let uses = access.affine_forms().flat_map(variables_of).collect();
             self.load(access, store, inner, &uses, work, seen);
         });
-        work.arithmetic += store.around.iter().map(|e| e.copies).product::<f64>();
+        work.arithmetic += store.around.iter().map(|e| e.copies * e.factor).product::<f64>();
     }
 
     /// Adds the part of an instruction on tiles that falls to one group of terms, of 16 that it takes.

@@ -33,7 +33,7 @@ impl Problem<'_> {
         }
         let (axes, references) = self.in_groups(matched);
         let problem = Problem {
-            operations: matched.products as f64,
+            operations: matched.products as f64 * self.target.row_factor(row),
             operand_parts: matched.products as i64,
             references: &references,
             axes: &axes,

@@ -164,7 +164,8 @@ impl Ports {
             }
             Inst::VQuotient { .. } => machine.quotient_cycles,
             Inst::VFma { .. } if !ty.lane.is_float() => multiply(1.0) + one,
-            Inst::VFma { .. } | Inst::VFmaSum { .. } | Inst::VTensor { .. } => multiply(1.0),
+            Inst::VFma { .. } | Inst::VFmaSum { .. } => multiply(1.0),
+            Inst::VTensor { row, .. } => multiply(target.factor_of(*row)),
             Inst::VFmaMemory { .. } => {
                 let cycles = multiply(1.0);
                 self.load(target, 1.0, narrow);
