@@ -15,7 +15,7 @@ use crate::graph::cost::group;
 use crate::graph::egraph::network::Network;
 use crate::graph::op::{Op, ReduceOp};
 use crate::graph::rules::bytes::digits::{LEAST, units};
-use crate::graph::rules::bytes::expanded::{few_rows_of_blocks, sum_of_blocks};
+use crate::graph::rules::bytes::expanded::{few_rows_of_blocks, few_rows_of_columns, sum_of_blocks};
 use crate::graph::rules::bytes::numbers::MOST_TERMS;
 use crate::graph::rules::pattern::Match;
 use crate::runtime::{DType, Tensor};
@@ -57,15 +57,32 @@ pub fn block_product(network: &mut Network, m: &Match) -> Option<Id> {
     network.op(Op::MatMul { transpose_a: false, transpose_b: false }, &[x, weights])
 }
 
-/// A product of few rows of f32 with constant numbers of 8 bits whose columns have a scale for each block of rows.
+/// A product of few rows of f32 with constant numbers of 8 bits whose columns have a scale for each block of rows, or with numbers of 4 bits
+/// whose columns are one block each.
 pub fn matmul_in_digits(network: &mut Network, m: &Match) -> Option<Id> {
     type_of_weights(network)?;
-    let (x, weights, scales) = few_rows_of_blocks(network, m)?;
+    let (x, weights, scales) = few_rows_of_blocks(network, m).or_else(|| rows_of_one_block(network, m))?;
     let &[blocks, _, columns] = network.shape(weights) else { return None };
     let scales = network.reshape(scales, &[blocks, columns])?;
     let product = in_digits(network, [x, weights, scales], OF_FLOATS)?;
     let shape = network.shape(m.class).to_vec();
     network.reshape(product, &shape)
+}
+
+/// The rows (rows, 1, terms), numbers of 4 bits (1, terms, columns) and scales (1, columns) of a product of few rows whose weights have a scale
+/// for each column.
+fn rows_of_one_block(network: &mut Network, m: &Match) -> Option<(Id, Id, Id)> {
+    let (x, number, scale) = few_rows_of_columns(network, m)?;
+    let tensor = network.value(number).filter(|t| t.dtype == DType::I8)?.clone();
+    let &[terms, columns] = &tensor.shape[..] else { return None };
+    let in_bytes = terms % (2 * group(DType::I8)) == 0;
+    let numbers = Tensor { shape: vec![1, terms, columns], ..Tensor::clone(&tensor) };
+    if !in_bytes || network.shape(scale) != [columns] || zero_points(&numbers).is_none() {
+        return None;
+    }
+    let rows: i64 = network.shape(m.class).iter().rev().skip(1).product();
+    let numbers = network.constant(Arc::new(numbers));
+    Some((network.reshape(x, &[rows, 1, terms])?, numbers, network.reshape(scale, &[1, columns])?))
 }
 
 /// The type of weights that the target multiplies with digits in i8: with all numbers of that type, or with those of 4 bits.
