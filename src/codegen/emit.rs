@@ -7,6 +7,7 @@ pub mod operand;
 
 use crate::codegen::constant_pool::Pool;
 use crate::codegen::emit::operand::{MemoryOperand, Source};
+use crate::codegen::instruction::TensorInstruction;
 use crate::codegen::regalloc::allocation::{Allocation, Place, Step, Temporaries, slot_offset};
 use crate::codegen::vcode::lanes::{Lanes, Widening};
 use crate::codegen::vcode::operands::{Class, Group};
@@ -144,6 +145,10 @@ pub trait Vectors {
     }
     /// See [`Inst::VBinaryMemory`].
     fn binary_memory(&mut self, _op: VBinary, _ty: VType, _d: u8, _a: u8, _b: &MemoryOperand) -> bool {
+        false
+    }
+    /// See [`Inst::VTensorMemory`]: registers of the sums and of the operand that is not broadcast.
+    fn tensor_memory(&mut self, _row: &TensorInstruction, _registers: [u8; 2], _addr: &Addr) -> bool {
         false
     }
     fn compare(&mut self, op: CompareOp, ty: VType, d: u8, a: u8, b: u8);
@@ -328,7 +333,9 @@ where
         let is_known = match inst.group() {
             Group::Scalar => self.scalar_inst(inst, hidden, innermost)?,
             Group::Load | Group::Store => self.memory_inst(inst)?,
-            Group::Vector if matches!(inst, Inst::VTensor { .. }) => self.tensor_inst(inst)?,
+            Group::Vector if matches!(inst, Inst::VTensor { .. } | Inst::VTensorMemory { .. }) => {
+                self.tensor_inst(inst)?
+            }
             Group::Vector => self.vector_inst(inst),
             Group::Tile => self.tile_inst(inst)?,
         };
@@ -500,6 +507,10 @@ where
 
     /// A tensor instruction: the code of its row.
     fn tensor_inst(&mut self, inst: &Inst) -> Result<bool> {
+        if let Inst::VTensorMemory { acc, row, other, addr, .. } = inst {
+            let row = self.function.row(*row)?;
+            return Ok(self.tensor_memory(row, [acc, other].map(|r| r.number()), addr));
+        }
         let Inst::VTensor { acc, row, a, b, constant, .. } = *inst else { return Ok(false) };
         let row = self.function.row(row)?;
         let operands: Vec<u8> = [acc, a, b].into_iter().chain(constant).map(Vreg::number).collect();

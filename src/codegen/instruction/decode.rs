@@ -4,7 +4,8 @@
 //! that the row names, all of them and no others; operands that are read must stay as they are, temporaries must be written
 //! before they are read, and the row must need the features that its instructions need.
 
-use crate::codegen::instruction::{Encoding, Slot, TensorInstruction};
+use crate::codegen::instruction::encode::with_broadcast;
+use crate::codegen::instruction::{Encoding, Form, Slot, TensorInstruction, X86Encoding};
 use crate::runtime::Features;
 use disarm64_defn::defn::{InsnOpcode, InsnOperand};
 use disarm64_defn::{InsnFeatureSet, InsnOperandClass};
@@ -165,6 +166,27 @@ impl TensorInstruction {
         written.extend(slots.iter().filter(|s| decoded.written.contains(&number(**s))));
         Ok(())
     }
+}
+
+impl TensorInstruction {
+    /// The operand that is broadcast, where the code takes the element at an address in its place: one instruction by EVEX with the
+    /// operand in r/m, which has such a form for elements of this size.
+    pub fn memory_operand(&self) -> Option<usize> {
+        let [Encoding::X86(x @ X86Encoding { evex: true, rm: Slot::Operand(n), immediate: None, .. })] = &self.code[..]
+        else {
+            return None;
+        };
+        let n = *n as usize;
+        let fits =
+            self.operands.len() == 3 && n > 0 && self.operands[n].form == Form::Broadcast && self.constant.is_none();
+        (fits && broadcasts(x, self.bytes(n))).then_some(n)
+    }
+}
+
+/// Returns true if an instruction by EVEX reads an element of so many bytes at the address in r/m into all lanes.
+fn broadcasts(x: &X86Encoding, bytes: usize) -> bool {
+    let instruction = Decoder::new(64, &with_broadcast(x), DecoderOptions::NONE).decode();
+    !instruction.is_invalid() && instruction.is_broadcast() && instruction.memory_size().size() == bytes
 }
 
 fn decode(encoding: &Encoding, number: impl Fn(Slot) -> u8) -> Result<Decoded, String> {

@@ -39,6 +39,17 @@ impl Encoding {
     }
 }
 
+/// An EVEX instruction in the first registers, with the element at the address in `rax` in place of r/m.
+pub(super) fn with_broadcast(x: &X86Encoding) -> Vec<u8> {
+    let mut bytes = vec![];
+    x86(x, |_| 0, &mut bytes);
+    let broadcast = 1 << 4;
+    let modes = bytes.len() - 1;
+    bytes[3] |= broadcast;
+    bytes[modes] &= 0x3f;
+    bytes
+}
+
 /// One VEX or EVEX instruction, in registers. Layouts are those of volume 2 of Intel's manual, section 2.3 and 2.7.
 fn x86(x: &X86Encoding, register: impl Fn(Slot) -> u8, bytes: &mut Vec<u8>) {
     let (reg, rm) = (register(x.reg), register(x.rm));

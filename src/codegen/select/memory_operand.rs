@@ -10,13 +10,15 @@
 //! rows and two vectors of columns takes 2.05 fused products in a cycle so, and 1.87 with two operands in memory for each
 //! broadcast; 9 rows and three vectors 2.05 and 1.80, 16 rows and one vector 1.89 either way, whether the other core works or not.
 //! (Where the other hardware thread of a core worked, two vectors of columns once took 150 GFLOP/s so, and 165 with operands in memory.)
+//! A broadcast of 16 bits is another matter: in a register of its own it takes the port of permutations beside the load, which is one of
+//! the two that multiply, so that all tensor instructions that read it load it again.
 
 use crate::codegen::Target;
 use crate::codegen::select::uses::{Uses, remove, uses};
 use crate::codegen::target::Isa;
 use crate::codegen::vcode::lanes::Widening;
 use crate::codegen::vcode::operands::Class;
-use crate::codegen::vcode::{Addr, Function, Inst, VBinary, VType, Vreg};
+use crate::codegen::vcode::{Addr, Function, Gpr, Inst, VBinary, VType, Vreg};
 use std::collections::BTreeSet;
 
 /// A load whose register holds what an operand in memory would.
@@ -37,12 +39,22 @@ pub fn fold(function: &mut Function, target: &Target) {
     let mut gprs = None;
     let mut folded = BTreeSet::new();
     for index in 0..function.insts.len() {
+        if target.isa == Isa::Avx512
+            && let Some((addr, elements)) = elements(function, &vectors, index, &runs)
+        {
+            let gprs = gprs.get_or_insert_with(|| uses(function, Class::Gpr));
+            let end = elements.iter().map(|e| e.0).max().unwrap_or(index);
+            if registers_of(&addr).all(|r| gprs.stays(r.index(), index, end)) {
+                elements.into_iter().for_each(|(reader, inst)| function.insts[reader] = inst);
+                folded.insert(index);
+            }
+            continue;
+        }
         let Some(load) = load(&function.insts[index], target) else { continue };
         let Some(readers) = readers(&vectors, load.dst, index, &runs) else { continue };
         let [end] = readers[..] else { continue };
         let gprs = gprs.get_or_insert_with(|| uses(function, Class::Gpr));
-        let mut base = load.addr.index.map(|i| i.0).into_iter().chain([load.addr.base]);
-        if !base.all(|r| gprs.stays(r.index(), index, end)) {
+        if !registers_of(&load.addr).all(|r| gprs.stays(r.index(), index, end)) {
             continue;
         }
         let Some(combined) = with_operand(&function.insts[end], &load) else { continue };
@@ -50,6 +62,30 @@ pub fn fold(function: &mut Function, target: &Target) {
         folded.insert(index);
     }
     remove(function, &folded);
+}
+
+/// The registers of an address.
+fn registers_of(addr: &Addr) -> impl Iterator<Item = Gpr> + use<> {
+    addr.index.map(|i| i.0).into_iter().chain([addr.base])
+}
+
+/// The tensor instructions that read a broadcast of 16 bits, where these are all that read it, each with the element in memory, and the
+/// address of the element.
+fn elements(function: &Function, vectors: &Uses, index: usize, runs: &[usize]) -> Option<(Addr, Vec<(usize, Inst)>)> {
+    let Inst::VBroadcast { dst, ty, addr, .. } = function.insts[index] else { return None };
+    if ty.lane.bytes() != 2 || function.insts[index].lanes()?.widening() != Some(Widening::Same) {
+        return None;
+    }
+    let in_memory = |&reader: &usize| match function.insts[reader] {
+        Inst::VTensor { acc, row, ty, a, b, .. } if acc != dst && (a == dst) != (b == dst) => {
+            let n = function.row(row).ok()?.memory_operand()?;
+            let other = if a == dst { b } else { a };
+            (n == if a == dst { 1 } else { 2 }).then_some((reader, Inst::VTensorMemory { acc, row, ty, other, addr }))
+        }
+        _ => None,
+    };
+    let readers = readers(vectors, dst, index, runs)?;
+    Some((addr, readers.iter().map(in_memory).collect::<Option<_>>()?))
 }
 
 /// For each instruction, the number of its run: within one no loop or conditional begins or ends and no memory is written.

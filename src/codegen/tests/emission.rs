@@ -183,7 +183,7 @@ fn every_instruction_has_a_case() {
     let cases = functions(&Target::avx512());
     let found: HashSet<&str> = cases.iter().flat_map(|case| &case.function.insts).map(Inst::name).collect();
     // tests/instructions.rs runs the rows of tensor instructions, and what moves their tiles
-    let elsewhere = |name: &str| name == "VTensor" || name.starts_with("Tile");
+    let elsewhere = |name: &str| name.starts_with("VTensor") || name.starts_with("Tile");
     let missing: Vec<_> = Inst::NAMES.iter().filter(|name| !found.contains(*name) && !elsewhere(name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }

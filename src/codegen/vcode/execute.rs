@@ -4,7 +4,7 @@
 //! argument `k` starts at `(k + 1) << 40`, scratch memory behind the last, so that an access outside of a buffer is an
 //! error here where it would be damage in machine code. Unspecified lanes hold a fixed pattern.
 
-use crate::codegen::instruction::{TILE_ROW_BYTES, TILE_ROWS, TILES};
+use crate::codegen::instruction::{InstructionName, TILE_ROW_BYTES, TILE_ROWS, TILES};
 use crate::codegen::vcode::arithmetic::{binary, compare_lane, convert, fma, quotient, rounded_to_bf16, shift, unary};
 use crate::codegen::vcode::lanes::Lanes;
 use crate::codegen::vcode::{Addr, Function, GprOp, Inst, Lane, Operand, Shapes, Tile, VBinary, VType, Vreg};
@@ -236,6 +236,7 @@ impl Machine<'_> {
                 self.function.row(row)?.evaluate(&mut total, &[&a, &b])?;
                 self.vectors[acc.index()] = total;
             }
+            Inst::VTensorMemory { acc, row, other, addr, .. } => self.tensor_memory_step(acc, row, other, &addr)?,
             Inst::VCompare { .. } | Inst::VSelect { .. } | Inst::VChoose { .. } | Inst::VLookup { .. } => {
                 self.choice_step(inst)
             }
@@ -277,6 +278,21 @@ impl Machine<'_> {
             }
         }
         Ok(lanes[0])
+    }
+
+    /// A tensor instruction whose operand that is broadcast is in memory.
+    fn tensor_memory_step(&mut self, acc: Vreg, row: InstructionName, other: Vreg, addr: &Addr) -> Result<()> {
+        let (row, start) = (self.function.row(row)?, self.address(addr));
+        let Some(n) = row.memory_operand() else {
+            return Err(Error::Internal(format!("`{}` has no operand in memory", row.name)));
+        };
+        let group = self.bytes(start, row.bytes(n))?.to_vec();
+        let repeated = group.repeat(row.register_bytes() / group.len());
+        let (mut total, other) = (self.vectors[acc.index()], self.vectors[other.index()]);
+        let operands: [&[u8]; 2] = if n == 1 { [&repeated, &other] } else { [&other, &repeated] };
+        row.evaluate(&mut total, &operands)?;
+        self.vectors[acc.index()] = total;
+        Ok(())
     }
 
     /// Bytes of 16 in memory.

@@ -193,6 +193,10 @@ macro_rules! insts {
             VTensor Vector "{} = tensor {} {} {}, {}{} ({} temporaries)" {
                 acc: Vreg (UseDef), row: InstructionName, ty: VType, a: Vreg (Use), b: Vreg (Use), constant: OptionalVreg (Use), temporaries: u8
             }
+            /// As VTensor, the operand that is broadcast at an address: [`TensorInstruction::memory_operand`](crate::codegen::instruction::TensorInstruction::memory_operand).
+            VTensorMemory Vector "{} = tensor_memory {} {} {}, {}" {
+                acc: Vreg (UseDef), row: InstructionName, ty: VType, other: Vreg (Use), addr: Addr (Use)
+            }
             /// A lane mask. Floats: ordered comparisons, `Ne` is unordered.
             VCompare Vector "{} = {} {} {}, {}" {
                 dst: Vreg (Def), op: CompareOp, ty: VType, a: Vreg (Use), b: Vreg (Use)

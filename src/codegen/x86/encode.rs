@@ -113,6 +113,8 @@ pub fn encode(e: &Encoding, out: &mut Vec<u8>) -> Option<usize> {
         }
         Rm::Memory(Memory { base: Some(b), index, displacement }) => {
             let unit = match e.evex {
+                // of maps 5 and 6 are instructions on f16
+                true if e.broadcast && e.op.map > 3 => 2,
                 true if e.broadcast => 4 << e.op.evex_w as u8,
                 true => e.op.unit(e.width.bytes()),
                 false => 1,

@@ -1,10 +1,13 @@
-//! Fused products and sums: the form whose result overwrites an operand that is at hand, one operand in memory.
+//! Fused products and sums: the form whose result overwrites an operand that is at hand, one operand in memory; rows of products and sums
+//! with an element in memory.
 
+use super::encode::{Encoding, Rm, Width};
 use super::memory::width;
 use super::opcode::{self, Op};
 use crate::codegen::emit::operand::Source;
-use crate::codegen::vcode::{Lane, VType};
-use crate::codegen::x86::emitter::Emitter;
+use crate::codegen::instruction::{self, Slot, TensorInstruction};
+use crate::codegen::vcode::{Addr, Lane, VType};
+use crate::codegen::x86::emitter::{Emitter, at};
 
 /// Fused products by the operand that the result overwrites.
 struct Fused {
@@ -29,6 +32,21 @@ fn forms(lane: Lane, negate: bool) -> Option<Fused> {
 }
 
 impl Emitter<'_> {
+    /// The code of a row whose operand that is broadcast is at an address; false where the row has no such form.
+    pub(super) fn row_in_memory(&mut self, row: &TensorInstruction, [acc, other]: [u8; 2], addr: &Addr) -> bool {
+        let ([instruction::Encoding::X86(x)], Some(n), Ok(element)) =
+            (&row.code[..], row.memory_operand(), at(addr, 0))
+        else {
+            return false;
+        };
+        let register = |slot: Slot| if slot == Slot::Operand(0) { acc } else { other };
+        let op = Op::of_row(x, row.bytes(n));
+        let registers = (register(x.reg), x.vvvv.map_or(0, register));
+        let e = self.plain(op, Width::of(row.vector_bytes()), registers.0, registers.1, Rm::Memory(element));
+        self.vector(Encoding { evex: true, broadcast: true, ..e });
+        true
+    }
+
     /// `d = sum ± product of the factors`, of which one may be in memory; false for other lanes.
     pub(super) fn fused(&mut self, d: u8, ty: VType, sum: Source, factors: [Source; 2], negate: bool) -> bool {
         use Source::{Memory, Register};

@@ -3,6 +3,8 @@
 //! VEX and EVEX forms of an instruction share map, prefix and opcode; only the W bit may differ. A test encodes each row
 //! in all its forms and has iced-x86 decode it back to the name.
 
+use crate::codegen::instruction::X86Encoding;
+
 /// The prefixes with which an instruction can be encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forms {
@@ -29,6 +31,21 @@ pub struct Op {
 }
 
 impl Op {
+    /// The opcode of a declared instruction by EVEX that accesses so many bytes at an address.
+    pub fn of_row(x: &X86Encoding, bytes: usize) -> Op {
+        let prefix = [0, 0x66, 0xf3, 0xf2].iter().position(|&p| p == x.prefix).unwrap_or(0) as u8;
+        Op {
+            name: "",
+            forms: Forms::Evex,
+            map: x.map,
+            prefix,
+            opcode: x.opcode,
+            vex_w: false,
+            evex_w: x.w,
+            unit: bytes as i8,
+        }
+    }
+
     /// Bytes that are accessed at one address when the instruction works on `width` bytes.
     pub fn unit(&self, width: usize) -> i32 {
         match self.unit {

@@ -5,6 +5,7 @@ use super::memory::width;
 use super::opcode::{self, Op};
 use crate::codegen::emit::Vectors;
 use crate::codegen::emit::operand::{MemoryOperand, Source};
+use crate::codegen::instruction::TensorInstruction;
 use crate::codegen::regalloc::allocation::Needs;
 use crate::codegen::vcode::{Addr, Inst, Lane, ShiftOp, VBinary, VType, VUnary, Zip};
 use crate::codegen::x86::emitter::{AREA_2, Emitter, on_stack, repeated};
@@ -328,6 +329,10 @@ impl Vectors for Emitter<'_> {
         use VBinary::*;
         let arithmetic = ty.lane.is_float() && matches!(op, Add | Sub | Mul | Div | Min | Max);
         arithmetic && binary_op(op, ty.lane, self.arch.evex).is_some_and(|op| self.op3_memory(op, ty, d, a, b))
+    }
+
+    fn tensor_memory(&mut self, row: &TensorInstruction, registers: [u8; 2], addr: &Addr) -> bool {
+        self.row_in_memory(row, registers, addr)
     }
 
     fn compare(&mut self, op: CompareOp, ty: VType, d: u8, a: u8, b: u8) {

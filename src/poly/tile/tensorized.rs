@@ -20,16 +20,18 @@ impl Problem<'_> {
         let along = |g: &Grouped| match g.sums {
             Sums::Tile => self.along_tiles(v, g),
             Sums::Matrix => self.along_matrices(v, g).into_iter().collect(),
-            Sums::Vector => self.along_tensor(v, g).into_iter().collect(),
+            Sums::Vector => self.along_tensor(v, g),
         };
         self.grouped.iter().filter(|g| g.lane == v.iterator).flat_map(along).collect()
     }
 
-    fn along_tensor(&self, v: &Axis, matched: &Grouped) -> Option<Block> {
+    /// The best block of sums in vectors, with its operand in lanes packed; and, of a row of one term, the best one that reads it as it lies,
+    /// where packing it is not free.
+    fn along_tensor(&self, v: &Axis, matched: &Grouped) -> Vec<Block> {
         let Grouped { terms, vector, .. } = *matched;
-        let row = self.target.instructions.iter().find(|row| row.name == matched.row)?;
+        let Some(row) = self.target.instructions.iter().find(|row| row.name == matched.row) else { return vec![] };
         if row.sums_halves() && v.conditioned {
-            return None;
+            return vec![];
         }
         let (axes, references) = self.in_groups(matched);
         let problem = Problem {
@@ -43,9 +45,15 @@ impl Problem<'_> {
             ..*self
         };
         let as_it_lies = terms == 1 && self.references[vector].along(v.iterator) == Along::Unit;
-        let packed: &[usize] = if as_it_lies { &[] } else { &[vector] };
-        let block = problem.along_parallel(v, packed, None)?;
-        Some(Block { tensor: Some(matched.clone()), ..block })
+        let (constants, given) = self.packable(v.iterator);
+        let orders: &[&[usize]] = match as_it_lies {
+            false => &[&[vector]],
+            true if constants.contains(&vector) => &[&[vector]],
+            true if given.contains(&vector) => &[&[], &[vector]],
+            true => &[&[]],
+        };
+        let blocks = orders.iter().filter_map(|packed| problem.along_parallel(v, packed, None));
+        blocks.map(|block| Block { tensor: Some(matched.clone()), ..block }).collect()
     }
 
     /// The axes and references where a group of terms is one element of the reads, and one step of the sum.

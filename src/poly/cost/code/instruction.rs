@@ -166,7 +166,7 @@ impl Ports {
             Inst::VFma { .. } if !ty.lane.is_float() => multiply(1.0) + one,
             Inst::VFma { .. } | Inst::VFmaSum { .. } => multiply(1.0),
             Inst::VTensor { row, .. } => multiply(target.factor_of(*row)),
-            Inst::VFmaMemory { .. } => {
+            Inst::VFmaMemory { .. } | Inst::VTensorMemory { .. } => {
                 let cycles = multiply(1.0);
                 self.load(target, 1.0, narrow);
                 cycles
