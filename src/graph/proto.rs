@@ -27,6 +27,9 @@ pub struct FunctionProto {
     pub input: Vec<String>,
     #[prost(string, repeated, tag = "5")]
     pub output: Vec<String>,
+    /// Names of attributes without default values.
+    #[prost(string, repeated, tag = "6")]
+    pub attribute: Vec<String>,
     #[prost(message, repeated, tag = "7")]
     pub node: Vec<NodeProto>,
     #[prost(message, repeated, tag = "9")]

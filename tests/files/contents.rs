@@ -75,6 +75,64 @@ fn functions_that_call_themselves_or_grow_without_bound_are_refused() {
     assert!(matches!(error, Error::Limit(_)), "{error}");
 }
 
+/// One of two functions would be chosen by their order in the file.
+#[test]
+fn functions_and_their_operands_have_names_of_their_own() {
+    let body = |op: &str| function("f", 17, vec![node(op, &["a", "b"], &["c"])]);
+    let refusal = |functions: Vec<FunctionProto>, call: NodeProto| match calling(functions, call) {
+        Err(Error::Invalid(reason)) => reason,
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("accepted"),
+    };
+    let call = || node("f", &["x", "x"], &["y"]);
+    let reason = refusal(vec![body("Add"), body("Mul")], call());
+    assert_eq!(reason, "the file has two different functions `mine::f`");
+    // also where neither is called
+    let reason = refusal(vec![body("Add"), body("Mul"), function("g", 17, vec![])], node("g", &["x"], &["y"]));
+    assert_eq!(reason, "the file has two different functions `mine::f`");
+    let overload = |op: &str| FunctionProto { overload: "wide".into(), ..body(op) };
+    let reason = refusal(vec![overload("Add"), overload("Mul")], call());
+    assert_eq!(reason, "the file has two different functions `mine::f` (overload `wide`)");
+    let names = |names: &[&str]| names.iter().map(|n| n.to_string()).collect::<Vec<String>>();
+    let wrong = [
+        (FunctionProto { input: names(&["a", "b", "a"]), ..body("Add") }, "two inputs with the name `a`"),
+        (FunctionProto { output: names(&["c", "c"]), ..body("Add") }, "two outputs with the name `c`"),
+        (FunctionProto { attribute: names(&["k", "k"]), ..body("Add") }, "two attributes with the name `k`"),
+    ];
+    for (function, what) in wrong {
+        assert_eq!(refusal(vec![function], call()), format!("the function `mine::f` has {what}"));
+    }
+    let reason = refusal(vec![body("Add")], with_int(call(), "axis", 1));
+    assert_eq!(reason, "mine::f `y`: there is no attribute `axis`: there are none");
+    let declares = FunctionProto { attribute: names(&["axes"]), ..body("Add") };
+    let reason = refusal(vec![declares.clone()], with_int(call(), "axis", 1));
+    assert_eq!(reason, "mine::f `y`: there is no attribute `axis`: there are axes; did you mean `axes`?");
+    let reason = refusal(vec![declares], with_int(with_int(call(), "axes", 1), "axes", 2));
+    assert_eq!(reason, "mine::f `y`: the attribute `axes` is given twice");
+
+    // copies of one function, and another overload, are no others
+    let x = Tensor::new(&[2, 3], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let sum = [2.0, 4.0, 6.0, 8.0, 10.0, 12.0];
+    assert_eq!(run(&calling(vec![body("Add"), body("Add")], call()).unwrap(), &x).unwrap(), sum);
+    assert_eq!(run(&calling(vec![body("Add"), overload("Mul")], call()).unwrap(), &x).unwrap(), sum);
+}
+
+#[test]
+fn a_function_may_return_an_operand_as_it_is() {
+    let x = Tensor::new(&[2, 3], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let returns = |output: &str| FunctionProto { output: vec![output.into()], ..function("f", 17, vec![]) };
+    let model = calling(vec![returns("a")], node("f", &["x", "x"], &["y"])).unwrap();
+    assert_eq!(run(&model, &x).unwrap(), x.to_vec::<f32>());
+    // the operand is read by the body as well
+    let both = FunctionProto {
+        output: vec!["c".into(), "a".into()],
+        ..function("g", 17, vec![node("Add", &["a", "b"], &["c"])])
+    };
+    let outer = function("f", 17, vec![mine(node("g", &["a", "b"], &["s", "t"])), node("Mul", &["s", "t"], &["c"])]);
+    let model = calling(vec![both, outer], node("f", &["x", "x"], &["y"])).unwrap();
+    assert_eq!(run(&model, &x).unwrap(), [2.0, 8.0, 18.0, 32.0, 50.0, 72.0]);
+}
+
 /// Nodes of a function without a name are told apart by their results: in reports, and by the seeds of random numbers.
 #[test]
 fn nodes_of_functions_without_names_have_those_of_their_results() {

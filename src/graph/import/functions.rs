@@ -7,8 +7,9 @@ use super::model::opset_of;
 use super::nested;
 use super::walk::describe;
 use crate::graph::proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto};
+use crate::runtime::error::unknown;
 use crate::runtime::{Error, Result};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The most nodes of a file with all calls replaced.
 const MAX_NODES: usize = 1 << 17;
@@ -66,18 +67,49 @@ fn node_of_own_domain<'a>(graph: &'a GraphProto, opsets: &HashMap<String, i64>) 
 /// their first result.
 ///
 /// # Errors
-/// `Invalid` where a function calls itself or a call does not fit; `Limit` where there are too many nodes.
+/// `Invalid` where two functions have one name, a function calls itself or a call does not fit; `Limit` where there are too
+/// many nodes.
 pub(super) fn inline(model: &mut ModelProto) -> Result<HashMap<String, i64>> {
     let functions = std::mem::take(&mut model.functions);
     let mut inliner = Inliner { functions: HashMap::new(), opsets: HashMap::new(), nodes: 0, calls: 0 };
     for function in &functions {
+        check_names(function)?;
         let key = (function.domain.clone(), function.name.clone(), function.overload.clone());
-        inliner.functions.insert(key, function);
+        // A file that was joined from others may have the same function of each.
+        if inliner.functions.insert(key, function).is_some_and(|other| other != function) {
+            return Err(Error::Invalid(format!("the file has two different functions {}", title(function))));
+        }
     }
     if let (Some(graph), false) = (&mut model.graph, functions.is_empty()) {
         inliner.graph(graph, 0, None)?;
     }
     Ok(inliner.opsets)
+}
+
+/// A function with its domain and overload.
+fn title(function: &FunctionProto) -> String {
+    let FunctionProto { domain, name, overload, .. } = function;
+    let domain = if domain.is_empty() { String::new() } else { format!("{domain}::") };
+    let overload = if overload.is_empty() { String::new() } else { format!(" (overload `{overload}`)") };
+    format!("`{domain}{name}`{overload}")
+}
+
+/// Refuses a function of which two operands, two results or two attributes have one name.
+fn check_names(function: &FunctionProto) -> Result<()> {
+    let defaults = function.attribute_proto.iter().map(|a| &a.name);
+    let attributes: Vec<&String> = function.attribute.iter().chain(defaults).collect();
+    for (what, names) in [
+        ("inputs", function.input.iter().collect()),
+        ("outputs", function.output.iter().collect()),
+        ("attributes", attributes),
+    ] {
+        let mut seen = HashSet::new();
+        if let Some(name) = names.into_iter().find(|name| !name.is_empty() && !seen.insert(*name)) {
+            let function = title(function);
+            return Err(Error::Invalid(format!("the function {function} has two {what} with the name `{name}`")));
+        }
+    }
+    Ok(())
 }
 
 struct Inliner<'f> {
@@ -178,20 +210,59 @@ impl Inliner<'_> {
         if node.input.len() > function.input.len() || node.output.len() > function.output.len() {
             return Err(Error::Invalid(format!("a call of `{}` has more operands or results than it", function.name)));
         }
+        check_attributes(function, &node)?;
         self.calls += 1;
         let call = call(function, &node, self.calls);
         let imported = function.opset_import.iter().find(|o| o.domain.is_empty()).map(|o| o.version);
-        for inner in &function.node {
-            self.node(call.node(inner.clone()), depth + 1, imported.or(opset), nodes)?;
+        let copies = copies(function, &node, &call);
+        for inner in function.node.iter().map(|inner| call.node(inner.clone())).chain(copies) {
+            self.node(inner, depth + 1, imported.or(opset), nodes)?;
         }
         Ok(())
     }
 }
 
+/// Refuses a call that has an attribute twice, or one that its function neither declares nor reads.
+fn check_attributes(function: &FunctionProto, node: &NodeProto) -> Result<()> {
+    let defaults = function.attribute_proto.iter().map(|a| &a.name);
+    let declared: Vec<&String> = function.attribute.iter().chain(defaults).collect();
+    for (i, AttributeProto { name, .. }) in node.attribute.iter().enumerate() {
+        let problem = if !declared.contains(&name) && !reads(&function.node, name) {
+            unknown("attribute", name, &declared)
+        } else if node.attribute[..i].iter().any(|a| a.name == *name) {
+            format!("the attribute `{name}` is given twice")
+        } else {
+            continue;
+        };
+        return Err(Error::Invalid(format!("{}: {problem}", describe(node))));
+    }
+    Ok(())
+}
+
+/// Returns true if an attribute of these nodes, or of those of a graph inside, takes the value of the function's attribute `name`.
+fn reads(nodes: &[NodeProto], name: &str) -> bool {
+    let inside = |node: &NodeProto| nested::graphs(node).any(|graph| reads(&graph.node, name));
+    nodes.iter().any(|node| node.attribute.iter().any(|a| a.ref_attr_name == name) || inside(node))
+}
+
+/// A node for each result of a call that its function takes from an operand as it is.
+fn copies(function: &FunctionProto, node: &NodeProto, call: &Call) -> Vec<NodeProto> {
+    let results = function.output.iter().zip(&node.output);
+    let copied = results.filter(|(name, to)| function.input.contains(name) && !to.is_empty());
+    let copy = |(name, to): (&String, &String)| NodeProto {
+        op_type: "Identity".into(),
+        input: vec![call.name(name)],
+        output: vec![to.clone()],
+        ..NodeProto::default()
+    };
+    copied.map(copy).collect()
+}
+
 fn call<'c>(function: &'c FunctionProto, node: &'c NodeProto, number: usize) -> Call<'c> {
     let operands = function.input.iter().enumerate();
     let operands = operands.map(|(i, name)| (name.clone(), node.input.get(i).cloned().unwrap_or_default()));
-    let results = function.output.iter().zip(&node.output).filter(|(_, to)| !to.is_empty());
+    let results = function.output.iter().zip(&node.output);
+    let results = results.filter(|(name, to)| !to.is_empty() && !function.input.contains(name));
     let names = operands.chain(results.map(|(name, to)| (name.clone(), to.clone()))).collect();
     let defaults = function.attribute_proto.iter().chain(&node.attribute);
     let attributes = defaults.map(|a| (a.name.as_str(), a)).collect();
