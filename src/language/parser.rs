@@ -10,6 +10,7 @@ use super::syntax::*;
 use crate::expr::syntax::Span;
 use crate::expr::syntax::Style;
 use crate::expr::syntax::{DTYPES, Expr, Name};
+use crate::runtime::error::{did_you_mean, nearest, unknown};
 use crate::runtime::{DType, Result};
 
 /// Statements and expressions may be nested this deep.
@@ -35,6 +36,41 @@ const ABSENT: [(&str, &str); 4] = [
     ("var", "declare an array without subscripts, as in `temp f64 x`, and assign to it"),
     ("const", "a number with a name is a size with a value, as in `loop p(K = 3)`"),
 ];
+
+/// Words that begin a statement of a loop program.
+const STATEMENTS: [&str; 2] = ["for", "if"];
+
+/// Element types of C without a number of bits, and their names here.
+const TYPES_OF_C: [(&str, &str); 7] = [
+    ("float", "f32"),
+    ("double", "f64"),
+    ("half", "f16"),
+    ("int", "i32"),
+    ("long", "i64"),
+    ("short", "i16"),
+    ("char", "i8"),
+];
+
+/// Returns the name of the element type that C or NumPy calls `word`.
+fn foreign_type(word: &str) -> Option<&'static str> {
+    let prefixes = [("bfloat", "bf"), ("float", "f"), ("uint", "u"), ("int", "i")];
+    let of_numpy = || {
+        let mut short = prefixes.into_iter().filter_map(|(long, short)| Some((word.strip_prefix(long)?, short)));
+        short.find_map(|(bits, short)| {
+            let name = format!("{short}{}", bits.trim_end_matches("_t"));
+            DTYPES.map(|d| d.name()).into_iter().find(|t| *t == name)
+        })
+    };
+    TYPES_OF_C.into_iter().find(|t| t.0 == word).map(|t| t.1).or_else(of_numpy)
+}
+
+/// Returns the end of a message about `word` where an element type should stand: the type that was meant, if one is near.
+fn meant_type(word: &str) -> String {
+    match foreign_type(word) {
+        Some(name) => format!("; did you mean `{name}`?"),
+        None => did_you_mean(word, &DTYPES.map(|d| d.name())),
+    }
+}
 
 /// The rest of a text.
 pub(in crate::language) struct Parser {
@@ -114,7 +150,12 @@ impl Parser {
     }
 
     pub(in crate::language) fn fail<T>(&self, wanted: &str) -> Checked<T> {
-        let token = match self.peek() {
+        Err(Diagnostic::invalid(self.span(), format!("expected {wanted}, found {}", self.found())))
+    }
+
+    /// The next token, as messages show it.
+    fn found(&self) -> String {
+        match self.peek() {
             Token::Word(w) => match reserved(w) {
                 Some(kind) => format!("`{w}`, which is {kind}"),
                 None => format!("`{w}`"),
@@ -124,8 +165,7 @@ impl Parser {
             Token::Symbol(s) => format!("`{s}`"),
             Token::Quoted(text) => format!("`\"{text}\"`"),
             Token::End => "the end of the text".into(),
-        };
-        Err(Diagnostic::invalid(self.span(), format!("expected {wanted}, found {token}")))
+        }
     }
 
     pub(in crate::language) fn name(&mut self, what: &str) -> Checked<Name> {
@@ -156,6 +196,19 @@ impl Parser {
             self.step();
         }
         dtype
+    }
+
+    /// As [`Parser::dtype`]; where no type stands here, the message asks for what is `wanted` and names the type that was
+    /// meant.
+    pub(in crate::language) fn element_type(&mut self, wanted: &str) -> Checked<DType> {
+        match (self.dtype(), self.peek()) {
+            (Some(dtype), _) => Ok(dtype),
+            (None, Token::Word(word)) => {
+                let message = format!("expected {wanted}, found {}{}", self.found(), meant_type(word));
+                Err(Diagnostic::invalid(self.span(), message))
+            }
+            (None, _) => self.fail(wanted),
+        }
     }
 
     /// `item, item, …` up to `close`, which is taken.
@@ -219,7 +272,7 @@ impl Parser {
         let name = self.name("the name of the definition")?;
         self.expect("(")?;
         let inputs = self.list(")", |p| {
-            let Some(dtype) = p.dtype() else { return p.fail("an element type, as in `f32(M,N) A`") };
+            let dtype = p.element_type("an element type, as in `f32(M,N) A`")?;
             let shape = p.round_shape()?;
             Ok(Array { access: None, dtype, name: p.name("the name of the input")?, shape })
         })?;
@@ -297,8 +350,12 @@ impl Parser {
     fn arrays(&mut self) -> Checked<Option<Vec<Array>>> {
         let words = [("in", Access::In), ("out", Access::Out), ("inout", Access::InOut), ("temp", Access::Temporary)];
         let access = words.into_iter().find(|w| self.accept_word(w.0)).map(|w| w.1);
-        let Some(dtype) = self.dtype() else {
-            return if access.is_some() { self.fail("an element type") } else { Ok(None) };
+        let dtype = match access {
+            Some(_) => self.element_type("an element type")?,
+            None => match self.dtype() {
+                Some(dtype) => dtype,
+                None => return Ok(None),
+            },
         };
         let mut out = vec![];
         loop {
@@ -376,6 +433,7 @@ impl Parser {
         {
             return Err(Diagnostic::invalid(self.span(), format!("there is no `{word}`: {instead}")));
         }
+        self.refuse_unknown_word()?;
         let name = self.name("the name of a tensor")?;
         let subscripts = match self.style {
             Style::Round => {
@@ -385,6 +443,32 @@ impl Parser {
             Style::Square => self.square()?,
         };
         Ok((name, subscripts))
+    }
+
+    /// Refuses a word before another one where a loop program has an equation or a statement: it is meant as a keyword, or as
+    /// the type or the kind of an array.
+    fn refuse_unknown_word(&self) -> Checked<()> {
+        let after = |n: usize| match self.tokens.get(self.position + n) {
+            Some((Token::Word(next), _)) => Some(next.as_str()),
+            _ => None,
+        };
+        let (Token::Word(word), Some(next)) = (self.peek(), after(1)) else { return Ok(()) };
+        if self.style != Style::Square || reserved(word).is_some() {
+            return Ok(());
+        }
+        let types = DTYPES.map(|d| d.name());
+        let message = match foreign_type(word) {
+            _ if types.contains(&next) && after(2).is_some() => {
+                unknown("kind of array", word, &["in", "out", "inout", "temp"])
+            }
+            _ if reserved(next).is_some() => return Ok(()),
+            Some(meant) => format!("there is no element type `{word}`; did you mean `{meant}`?"),
+            None if nearest(word, &types).is_none() && nearest(word, &STATEMENTS).is_some() => {
+                unknown("statement", word, &STATEMENTS)
+            }
+            None => unknown("element type", word, &types),
+        };
+        Err(Diagnostic::invalid(self.span(), message))
     }
 
     fn assignment(&mut self) -> Checked<Assign> {

@@ -1,7 +1,7 @@
 //! Sizes: which ones a program has, and the value of each.
 
 use super::source::{Checked, Diagnostic};
-use super::syntax::{Body, Program};
+use super::syntax::{Body, Program, Sizes};
 use crate::expr::syntax::Span;
 use crate::expr::syntax::{Expr, Kind, Name};
 use crate::runtime::error::unknown;
@@ -74,17 +74,9 @@ impl Program {
                 }
             },
         };
-        let of_set = |set: &super::syntax::Sizes, name: &str| set.values.iter().find(|v| &*v.0 == name).map(|v| v.1);
-        let default = |name: &str| match &self.body {
-            Body::Loop { parameters, .. } => parameters.iter().find(|p| &*p.name == name).and_then(|p| p.value),
-            Body::Def { .. } => None,
-        };
         let mut bound = BTreeMap::new();
         for name in &names {
-            let value = values.get(name).copied();
-            let value = value.or_else(|| set.and_then(|s| of_set(s, name))).or_else(|| default(name));
-            let first = || self.sizes.first().filter(|_| chosen.is_none()).and_then(|s| of_set(s, name));
-            let Some(value) = value.or_else(first) else {
+            let Some(value) = self.value_of(name, values, set) else {
                 let sets = if sets.is_empty() { String::new() } else { format!(", or `--size {}`", sets.join("|")) };
                 let message =
                     format!("the size `{name}` of `{}` has no value: pass `--dim {name}=<number>`{sets}", self.name);
@@ -97,5 +89,21 @@ impl Program {
             bound.insert(name.clone(), value);
         }
         Ok(bound)
+    }
+
+    /// The sizes that have no value where `values` are given and no set is chosen.
+    pub fn unbound(&self, values: &BTreeMap<String, i64>) -> Vec<String> {
+        self.sizes().into_iter().filter(|name| self.value_of(name, values, None).is_none()).collect()
+    }
+
+    /// The value of a size, as [`Program::bind`] takes it; `set` is the one that was chosen.
+    fn value_of(&self, name: &str, values: &BTreeMap<String, i64>, set: Option<&Sizes>) -> Option<i64> {
+        let of_set = |set: &Sizes| set.values.iter().find(|v| &*v.0 == name).map(|v| v.1);
+        let default = || match &self.body {
+            Body::Loop { parameters, .. } => parameters.iter().find(|p| &*p.name == name).and_then(|p| p.value),
+            Body::Def { .. } => None,
+        };
+        let first = || self.sizes.first().filter(|_| set.is_none()).and_then(of_set);
+        values.get(name).copied().or_else(|| set.and_then(of_set)).or_else(default).or_else(first)
     }
 }

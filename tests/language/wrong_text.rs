@@ -60,6 +60,53 @@ fn words_of_other_languages_are_answered_with_what_to_write() {
     assert!(message.ends_with("did you mean `vectorize`?"), "{message}");
 }
 
+/// A word where an element type should stand is answered with the types that there are, and the one that was meant.
+#[test]
+fn unknown_element_types() {
+    let meant = |text: &str, expected: &str, word: &str, end: &str| {
+        says(text, expected, word);
+        let (_, message, _) = problem(text);
+        assert!(message.ends_with(end), "{text}\n{message}");
+    };
+    let unknown = |word: &str| format!("there is no element type `{word}`");
+    for (word, near) in [
+        ("f33", "f32"),
+        ("F32", "f32"),
+        ("float", "f32"),
+        ("double", "f64"),
+        ("int", "i32"),
+        ("int32_t", "i32"),
+        ("uint8", "u8"),
+        ("float16", "f16"),
+        ("bfloat16", "bf16"),
+    ] {
+        let end = format!("; did you mean `{near}`?");
+        meant(&format!("loop p(N) {{ {word} A[N], B[N] for i in 0..N B[i] = A[i] }}"), &unknown(word), word, &end);
+        // behind another declaration, and in a loop, where no declaration stands
+        meant(&format!("loop p(N) {{ f32 A[N] {word} t A[0] = 1 }}"), &unknown(word), word, &end);
+        meant(&format!("loop p(N) {{ f32 A[N] for i in 0..N {{ {word} t = 1 }} }}"), &unknown(word), word, &end);
+        let expected = format!("expected an element type, found `{word}`");
+        meant(&format!("loop p(N) {{ in {word} A[N] A[0] = 1 }}"), &expected, word, &end);
+        let expected = format!("expected an element type, as in `f32(M,N) A`, found `{word}`");
+        meant(&format!("def p({word}(N) A) -> (B) {{ B(i) = A(i) }}"), &expected, word, &end);
+        let call = format!("loop p(N) {{ f32 A[N] A[0] = {word}(3) }}");
+        meant(&call, &format!("there is no function `{word}`"), word, &end);
+    }
+    meant(
+        "loop p(N) { quad A[N] A[0] = 1 }",
+        &unknown("quad"),
+        "quad",
+        ": there are f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, bool",
+    );
+    says(
+        "loop p(N) { f32 A[N] fro i in 0..N A[i] = 1 }",
+        "there is no statement `fro`: there are for, if; did you mean",
+        "fro",
+    );
+    let kinds = "there is no kind of array `tmp`: there are in, out, inout, temp; did you mean `temp`?";
+    says("loop p(N) { tmp f32 A[N] A[0] = 1 }", kinds, "tmp");
+}
+
 #[test]
 fn syntax() {
     says("deff x", "expected `def`, `loop` or `schedule`, found `deff`", "deff");

@@ -154,7 +154,7 @@ fn item(p: &mut Parser, items: &mut Items) -> Checked<()> {
 /// After `acc` or `read`: type, shape, name, form.
 fn operand(p: &mut Parser) -> Checked<Operand> {
     let start = p.span();
-    let Some(dtype) = p.dtype() else { return p.fail("an element type, as in `i32(16) C in vector`") };
+    let dtype = p.element_type("an element type, as in `i32(16) C in vector`")?;
     let mut shape = vec![];
     if p.accept("(") {
         shape = p.list(")", |p| match (p.span(), p.integer("a number of elements")?) {
@@ -189,7 +189,7 @@ fn operand(p: &mut Parser) -> Checked<Operand> {
 /// After `constant`: type, name, value.
 fn constant(p: &mut Parser) -> Checked<Constant> {
     let start = p.span();
-    let Some(dtype) = p.dtype() else { return p.fail("an integer type, as in `constant i16 ones = 1`") };
+    let dtype = p.element_type("an integer type, as in `constant i16 ones = 1`")?;
     let name = p.name("the name of the constant")?;
     p.expect("=")?;
     let value = p.integer("the number in each lane")?;

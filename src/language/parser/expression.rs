@@ -1,6 +1,6 @@
 //! Expressions, by precedence climbing.
 
-use super::{OPERATIONS, Parser, Style};
+use super::{OPERATIONS, Parser, Style, meant_type};
 use crate::expr::syntax::{COMPARISON, Expr, FUNCTIONS, Kind, OPERATORS};
 use crate::language::lexer::{Token, reserved};
 use crate::language::source::{Checked, Diagnostic};
@@ -115,7 +115,10 @@ impl Parser {
             Style::Square if self.is("[") => Ok(Kind::Element(name, self.square()?)),
             Style::Round if self.is("[") => self.fail("`(`: a `def` writes elements as A(i,j)"),
             Style::Square if self.is("(") => {
-                let near = did_you_mean(&name.text, &FUNCTIONS.map(|f| f.0));
+                let near = match did_you_mean(&name.text, &FUNCTIONS.map(|f| f.0)) {
+                    none if none.is_empty() => meant_type(&name.text),
+                    near => near,
+                };
                 let message = format!("there is no function `{name}`, and a `loop` writes elements as A[i][j]{near}");
                 Err(Diagnostic::invalid(name.span, message))
             }
