@@ -145,14 +145,18 @@ def source_line(file, index):
 
 
 def read_equivalents():
-    """(file, line, new line) -> why the meaning is the same. Blocks of four lines: file, `- line`, `+ new line`, reason."""
-    out = {}
+    """(file, line, new line) -> why the meaning is the same, and those of them that are not made here. Blocks of four lines:
+    file, `- line`, `+ new line`, reason; before those of a change that was made by hand stands `# by hand`."""
+    out, by_hand = {}, set()
     for block in EQUIVALENT.read_text().split("\n\n"):
         lines = [line for line in block.strip().split("\n") if line and not line.startswith("#")]
         if lines:
             file, old, new, why = lines
-            out[file, old[1:].strip(), new[1:].strip()] = why
-    return out
+            change = file, old[1:].strip(), new[1:].strip()
+            out[change] = why
+            if block.strip().startswith("# by hand"):
+                by_hand.add(change)
+    return out, by_hand
 
 
 def place_of_function(lines, index):
@@ -350,9 +354,11 @@ def main():
     parser.add_argument("--list", action="store_true", help="print the mutants without running them")
     options = parser.parse_args()
     areas = options.area or list(AREAS)
-    all_mutants, equivalents = mutants(areas), read_equivalents()
+    all_mutants, (equivalents, by_hand) = mutants(areas), read_equivalents()
     known = {(file, source_line(file, index).strip(), new.strip()) for _, file, index, new in mutants(AREAS)}
-    for file, old, new in equivalents.keys() - known:
+    stale = {change for change in equivalents if change not in known and change not in by_hand}
+    lines = lambda change: map(str.strip, source(change[0]))
+    for file, old, new in sorted(stale | {change for change in by_hand if change[1] not in lines(change)}):
         print(f"equivalent.txt lists a change that is not made: {file}: {old}  ->  {new}", file=sys.stderr)
     print(f"{len(all_mutants)} mutants; seed {options.seed}", flush=True)
     # Some do not compile.
