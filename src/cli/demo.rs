@@ -3,7 +3,9 @@
 use super::model_arguments::choice;
 use super::ocr;
 use super::progress::Progress;
+use std::io::BufReader;
 use std::path::PathBuf;
+use tilewright::internal::runtime::file::open;
 use tilewright::{Error, Model, Options, Precision, Result};
 
 #[derive(clap::Args)]
@@ -22,8 +24,7 @@ pub struct Arguments {
 impl Arguments {
     pub fn run(self, progress: &Progress) -> Result<String> {
         let file = self.picture.display();
-        let picture = image::ImageReader::open(&self.picture)
-            .map_err(|e| Error::Io(format!("cannot open {file}: {e}")))?
+        let picture = image::ImageReader::new(BufReader::new(open(&self.picture)?))
             .with_guessed_format()
             .map_err(|e| Error::Io(format!("cannot read {file}: {e}")))?
             .decode()

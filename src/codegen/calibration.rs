@@ -3,9 +3,13 @@
 use crate::codegen::machine::{Core, Machine};
 use crate::codegen::target::Target;
 use crate::runtime::error::unknown;
-use crate::runtime::{Error, Result};
+use crate::runtime::{Error, Result, file};
 use serde::{Deserialize, Serialize};
+use std::io::Read;
 use std::path::Path;
+
+/// Most bytes that are read of a file; those of `calibrate` have a few thousand.
+const LONGEST: u64 = 1 << 20;
 
 /// Name of the tables of the targets.
 const GENERIC: &str = "generic";
@@ -56,9 +60,12 @@ impl Calibration {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`Error::Io`] where it cannot be read, otherwise those of [`Calibration::parse`], with its name.
+    /// [`Error::Io`] where it cannot be read, [`Error::Invalid`] where it is not a regular file, otherwise those of
+    /// [`Calibration::parse`], with its name.
     pub fn load(path: &Path) -> Result<Calibration> {
-        let text = std::fs::read_to_string(path).map_err(|e| Error::Io(format!("{}: {e}", path.display())))?;
+        let mut text = String::new();
+        let read = file::open(path)?.take(LONGEST).read_to_string(&mut text);
+        read.map_err(|e| Error::Io(format!("cannot read {}: {e}", path.display())))?;
         Calibration::parse(&text).map_err(|e| e.context(&path.display().to_string()))
     }
 

@@ -130,6 +130,37 @@ fn a_compiled_module_gives_the_same_bits() {
     fails(&["run", &module], &["m.tw"]);
 }
 
+/// Nobody may ever write to a pipe: every file that is read must be a regular one.
+#[test]
+fn pipes_are_not_waited_for() {
+    let folder = Folder::new("pipes");
+    let [pipe, program] = ["pipe", "pipe.tile"].map(|name| folder.file(name));
+    let made = Command::new("mkfifo").args([&pipe, &program]).status().unwrap();
+    assert!(made.success());
+    let input = format!("x={pipe}");
+    for arguments in [
+        &["run", &pipe][..],
+        &["check", &program],
+        &["run", MODEL, "--input", &input],
+        &["compile", MODEL, "-o", "never.tw", "--machine", &pipe],
+        &["run", MODEL, "--instructions", &program],
+        &["run", "datasets/polybench/gemm.tile", "--schedule", &program],
+        &["run", MODEL, "--cache", &pipe],
+        &["demo", &pipe],
+    ] {
+        let tilewright = Command::new("timeout")
+            .arg("60")
+            .arg(env!("CARGO_BIN_EXE_tilewright"))
+            .current_dir(root())
+            .args(arguments)
+            .output()
+            .unwrap();
+        let error = String::from_utf8_lossy(&tilewright.stderr);
+        assert_eq!(tilewright.status.code(), Some(1), "{arguments:?}: {error}");
+        assert!(error.contains("pipe") && error.contains("not a"), "{arguments:?}: {error}");
+    }
+}
+
 #[test]
 fn memory_is_limited_on_request() {
     let folder = Folder::new("memory");
