@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tilewright::instructions::TensorInstruction;
-use tilewright::internal::language;
+use tilewright::internal::language::syntax::Program;
 use tilewright::internal::runtime::error::unknown;
-use tilewright::internal::runtime::text::{count, name};
+use tilewright::internal::runtime::text::{self, count, name, quoted};
 use tilewright::{Dim, Error, Model, Options, Result, Target};
 
 #[derive(clap::Args)]
@@ -42,45 +42,52 @@ pub struct Arguments {
 impl Arguments {
     pub fn run(self, progress: &Progress) -> Result<String> {
         let rows = instructions::checked(self.instructions.as_deref(), progress)?;
-        if self.file.extension().is_none_or(|e| e != "tile") {
-            return self.model(rows, progress);
+        match self.file.extension().is_some_and(|e| e == "tile") {
+            true => self.schedules(rows, progress),
+            false => self.model(rows, progress),
         }
+    }
+
+    /// The verdict on every schedule of the file, where its programs are right.
+    fn schedules(self, instructions: Arc<[TensorInstruction]>, progress: &Progress) -> Result<String> {
+        let name = self.file.display();
         if !self.inputs.is_empty() {
-            return Err(Error::Invalid(format!("{} is not a network: do not pass `--input`", self.file.display())));
+            return Err(Error::Invalid(format!("{name} is not a network: do not pass `--input`")));
+        }
+        if self.limits.max_memory.or(self.limits.max_work).is_some() {
+            return Err(Error::Invalid(format!("{name} is not a network: do not pass `--max-memory` or `--max-work`")));
         }
         let file = tilewright::File::load(&self.file)?;
         let dims = bind_once(&self.dims)?;
-        let programs: Vec<&language::syntax::Program> = match &self.program {
-            Some(name) => vec![file.program(Some(name))?],
-            None => file.programs.iter().filter(|p| !file.schedules_of(p).is_empty()).collect(),
+        let programs: Vec<&Program> = match &self.program {
+            None if !file.programs.is_empty() => file.programs.iter().collect(),
+            name => vec![file.program(name.as_deref())?],
         };
         let is_size = |name: &String| programs.iter().any(|p| p.sizes().contains(name));
         if let Some(name) = dims.keys().find(|name| !is_size(name)) {
             let names: Vec<String> = programs.iter().flat_map(|p| p.sizes()).collect();
-            return Err(Error::Invalid(unknown("size of a program with a schedule", name, &names)));
+            return Err(Error::Invalid(unknown("size", name, &names)));
         }
         let target = match self.target {
-            None => Target::host().unwrap_or_else(Target::avx2),
-            Some(_) => target(self.target.as_deref())?,
+            None if Target::host().is_none() => Some(Target::avx2()),
+            None => None,
+            Some(_) => Some(target(self.target.as_deref())?),
         };
-        let target = Options { target: Some(target), ..Options::default() }.target()?;
-        let has_set = |p: &language::syntax::Program| match &self.size {
-            None => true,
-            Some(name) => p.sizes.iter().any(|set| *set.name == **name),
-        };
-        let none_has_set = !programs.iter().any(|p| has_set(p));
+        let target = Options { target, instructions, ..Options::default() }.target()?;
         let (mut out, mut refused, mut count) = (String::new(), 0, 0);
         for program in &programs {
-            if let (Some(name), false, false) = (&self.size, has_set(program), none_has_set) {
-                let schedules = file.schedules_of(program).len();
-                out.push_str(&format!(
-                    "{}: has no set of sizes `{name}`, {schedules} schedules not checked\n",
-                    program.name
-                ));
+            let given = dims.iter().filter(|d| program.sizes().contains(d.0)).map(|d| (d.0.clone(), *d.1)).collect();
+            if let Some(reason) = self.left_out(program, &programs, &given, &file) {
+                out.push_str(&format!("{}: {reason}\n", program.name));
                 continue;
             }
-            let sizes = dims.iter().filter(|d| program.sizes().contains(d.0)).map(|d| (d.0.clone(), *d.1)).collect();
-            let lowered = file.lower(program, &sizes, self.size.as_deref())?;
+            let lowered = match file.lower(program, &given, self.size.as_deref()) {
+                Ok(lowered) => lowered,
+                Err(error) => {
+                    print(&out)?;
+                    return Err(error);
+                }
+            };
             for schedule in file.schedules_of(program) {
                 progress.stage(format!("checking {} for {}", schedule.name, program.name));
                 count += 1;
@@ -92,7 +99,7 @@ impl Arguments {
         }
         progress.stage("");
         match (count, refused) {
-            (0, _) => Err(Error::Invalid(format!("{} has no schedules to check", self.file.display()))),
+            (0, _) => Err(Error::Invalid(format!("{name} has no schedules to check"))),
             (_, 0) => Ok(out),
             (_, _) => {
                 print(&out)?;
@@ -100,10 +107,38 @@ impl Arguments {
             }
         }
     }
+
+    /// Why one of `programs` is not checked: it lacks the chosen set of sizes, which another one has; or it has no schedule and
+    /// a size without a value, where others have schedules.
+    fn left_out(
+        &self,
+        program: &Program,
+        programs: &[&Program],
+        given: &BTreeMap<String, i64>,
+        file: &tilewright::File,
+    ) -> Option<String> {
+        let schedules = file.schedules_of(program).len();
+        if let Some(name) = &self.size {
+            let has_set = |p: &Program| p.sizes.iter().any(|set| *set.name == **name);
+            let left_out = !has_set(program) && programs.iter().any(|p| has_set(p));
+            return left_out.then(|| match schedules {
+                0 => format!("has no set of sizes `{name}`, not checked"),
+                _ => format!("has no set of sizes `{name}`, {} not checked", text::count(schedules, "schedule")),
+            });
+        }
+        let open = program.unbound(given);
+        let left_out = schedules == 0 && programs.iter().any(|p| !file.schedules_of(p).is_empty());
+        (left_out && !open.is_empty()).then(|| format!("has no value for {}, not checked", quoted(&open)))
+    }
+
     /// One page on a model: its inputs, its dynamic dimensions, what it is compiled to, or why it is not.
     fn model(&self, instructions: Arc<[TensorInstruction]>, progress: &Progress) -> Result<String> {
         if self.program.is_some() || self.size.is_some() {
             return Err(Error::Invalid(format!("{} has no programs or sizes", self.file.display())));
+        }
+        if self.target.is_some() {
+            let file = self.file.display();
+            return Err(Error::Invalid(format!("{file} has no schedules, which `--target` is for: do not pass it")));
         }
         refuse_module(&self.file)?;
         progress.stage(format!("reading {}", self.file.display()));

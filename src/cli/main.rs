@@ -59,7 +59,7 @@ enum Command {
     Bench(bench::Arguments),
     /// Show the decisions of the compiler, or any stage as text
     Explain(explain::Arguments),
-    /// Prove or refuse every schedule of a .tile file; or say what of an ONNX model runs, and why the rest does not
+    /// Check the programs of a .tile file, and prove or refuse its schedules; or say what of an ONNX model runs, and why the rest does not
     Check(check::Arguments),
     /// List the ONNX operators that are known
     Ops(ops::Arguments),

@@ -54,6 +54,31 @@ fn a_file_of_instructions_is_checked_before_it_is_used() {
     }
 }
 
+/// A schedule that takes an instruction of the user's is legal for `check` as it is for `compile`.
+#[test]
+fn schedules_take_instructions_of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = "def low(u64(M, K) A, u64(K, N) B) -> (C) {
+            sizes S { M = 8, N = 16, K = 4 }
+            C(m, n) +=! bit_and(A(m, k) * B(k, n), 4503599627370495)
+        }
+        schedule s for low {
+            distribute C_init, C at m
+            split C(k) by 1 -> ko, ki
+            reorder C(m, ko, n, ki)
+            tensorize C(n, ki) with vpmadd52luq
+        }";
+    fs::write(folder.path().join("user.tile"), USER).unwrap();
+    fs::write(folder.path().join("program.tile"), program).unwrap();
+    let target = ["--target", "x86-64-avx512-vnni+avx512ifma"];
+    let check = |more: &[&str]| {
+        text(&tilewright(folder.path(), &[&["check", "program.tile"], &target[..], more].concat()).stdout)
+    };
+    assert_eq!(check(&["--instructions", "user.tile"]), "s for low: legal\n");
+    let without = check(&[]);
+    assert!(without.contains("no tensor instruction of this target accumulates u64"), "{without}");
+}
+
 #[test]
 fn a_program_brings_no_instructions_along() {
     let folder = tempfile::tempdir().unwrap();

@@ -194,6 +194,47 @@ fn schedules_are_checked_and_used() {
     }
 }
 
+/// A check shows every error of a program that compiling it would show, whether it has schedules or not.
+#[test]
+fn programs_without_schedules_are_checked_too() {
+    let folder = Folder::new("unscheduled");
+    let path = folder.file("p.tile");
+    let check = |text: &str, arguments: &[&str]| {
+        std::fs::write(&path, text).unwrap();
+        let output = tilewright(&[&["check", &path], arguments].concat());
+        let [verdicts, error] = [&output.stdout, &output.stderr].map(|t| String::from_utf8_lossy(t).into_owned());
+        (output.status.code() == Some(0), verdicts, error)
+    };
+    let right = "loop r(N = 8) { inout f64 A[N] for i in 0..N A[i] += 1 }\n";
+    let outside = "loop p(N = 8) { f64 A[N], B[N] for i in 0..N B[i] = A[i+1] }\n";
+    let scheduled = format!("{right}schedule s for r {{ reverse i }}\n");
+    let (_, _, error) = check(right, &[]);
+    assert!(error.contains("has no schedules to check"), "{error}");
+    let (good, verdicts, error) = check(outside, &[]);
+    assert!(!good && verdicts.is_empty() && error.contains("p.tile:1:53: subscript 0 of `A` is 8"), "{error}");
+    let (good, verdicts, error) = check(&format!("{scheduled}{outside}"), &[]);
+    assert!(!good && verdicts == "s for r: legal\n" && error.contains("subscript 0 of `A`"), "{verdicts}{error}");
+    let (good, verdicts, _) = check(&format!("{scheduled}{outside}"), &["--program", "r"]);
+    assert!(good && verdicts == "s for r: legal\n", "{verdicts}");
+
+    // a program of any size, and one without the chosen set, say that they are left out
+    let any = format!("{scheduled}{}", outside.replace("N = 8", "N"));
+    let (good, verdicts, _) = check(&any, &[]);
+    assert!(good && verdicts == "s for r: legal\np: has no value for `N`, not checked\n", "{verdicts}");
+    let (good, _, error) = check(&any, &["--dim", "N=4"]);
+    assert!(!good && error.contains("subscript 0 of `A` is 4"), "{error}");
+    let sets = format!("{}{outside}", scheduled.replace("{ inout", "{ sizes S { N = 4 } inout"));
+    let (good, verdicts, _) = check(&sets, &["--size", "S"]);
+    assert!(good && verdicts == "s for r: legal\np: has no set of sizes `S`, not checked\n", "{verdicts}");
+    assert!(check(&sets, &["--size", "T"]).2.contains("there is no set of sizes `T`: there are S"));
+
+    // what has no effect is refused
+    assert!(check(&scheduled, &["--max-memory", "1MB"]).2.contains("do not pass `--max-memory`"));
+    fails(&["check", MODEL, "--target", "x86-64-avx2"], &["no schedules", "--target"]);
+    std::fs::write(&path, "schedule s for r { reverse i }").unwrap();
+    fails(&["check", &path], &["has no program"]);
+}
+
 #[test]
 fn a_schedule_for_a_program_that_is_not_there_is_refused() {
     let folder = Folder::new("orphan");
