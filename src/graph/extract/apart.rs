@@ -7,7 +7,7 @@
 
 use crate::graph::extract::program::{BinaryProgram, Constraint, SolutionMethod, Solved, Work};
 use crate::graph::extract::relaxation::Relaxation;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 /// Bound of the work of all programs together, in products of variables and rows. 5,000 variables and 9,500 rows took 6 seconds;
@@ -123,10 +123,13 @@ fn by_windows(
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by_key(|&v| (position[v], v));
     let step = limit.div_ceil(2).max(1);
+    // A window sees its own rows alone: all rows for each window would be work that grows with the square of the program.
+    let rows_of = program.rows_of_variables();
     for first in (0..order.len().saturating_sub(step)).step_by(step).filter(|_| limit > 0) {
         let free = &order[first..order.len().min(first + limit)];
         out.windows.1 += 1;
-        let Some(part) = program.part(free, &values) else { continue };
+        let rows: BTreeSet<usize> = free.iter().flat_map(|&v| &rows_of[v]).copied().collect();
+        let Some(part) = program.part_of_rows(free, &values, rows) else { continue };
         let start: Vec<bool> = free.iter().map(|&v| values[v]).collect();
         match &*memo.solve(&part, &start) {
             Ok(solved) => {

@@ -200,10 +200,20 @@ impl BinaryProgram {
     /// The program over the `free` variables, numbered in that order, with the others held; `None` when a row is broken
     /// whatever they are.
     pub fn part(&self, free: &[usize], held: &[bool]) -> Option<BinaryProgram> {
+        self.part_of_rows(free, held, 0..self.rows.len())
+    }
+
+    /// As [`BinaryProgram::part`], where `rows` are at least those that a free variable is in, in their order.
+    pub fn part_of_rows(
+        &self,
+        free: &[usize],
+        held: &[bool],
+        rows: impl IntoIterator<Item = usize>,
+    ) -> Option<BinaryProgram> {
         let mut index = vec![None; self.cost.len()];
         free.iter().enumerate().for_each(|(i, &v)| index[v] = Some(i));
         let mut out = BinaryProgram { cost: free.iter().map(|&v| self.cost[v]).collect(), rows: vec![] };
-        for row in &self.rows {
+        for row in rows.into_iter().map(|r| &self.rows[r]) {
             let terms: Vec<(usize, i32)> = row.terms.iter().filter_map(|&(v, k)| index[v].map(|i| (i, k))).collect();
             if terms.is_empty() {
                 continue;
@@ -217,6 +227,15 @@ impl BinaryProgram {
             out.rows.push(Constraint { terms, least, equal: row.equal });
         }
         Some(out)
+    }
+
+    /// The rows that each variable is in.
+    pub fn rows_of_variables(&self) -> Vec<Vec<usize>> {
+        let mut rows = vec![vec![]; self.cost.len()];
+        for (r, row) in self.rows.iter().enumerate() {
+            row.terms.iter().for_each(|t| rows[t.0].push(r));
+        }
+        rows
     }
 
     /// Values by branch and bound, from a start if it fits, when there is not too much to branch on.
