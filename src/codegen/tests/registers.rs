@@ -5,7 +5,7 @@ use super::{native, random};
 use crate::codegen::regalloc::allocation::{Allocation, Place, RegisterFile, Step};
 use crate::codegen::regalloc::checker;
 use crate::codegen::vcode::operands::{Class, PerClass};
-use crate::codegen::vcode::{GprOp, Inst, Lane, Operand, VBinary, VType, text};
+use crate::codegen::vcode::{Gpr, GprOp, Inst, Lane, Operand, VBinary, VType, text};
 use crate::codegen::{Target, assemble, regalloc};
 use crate::runtime::DType;
 use crate::runtime::executable::Executable;
@@ -368,4 +368,80 @@ fn values_that_a_loop_overwrites_are_refused() {
         let message = checker::check(&b.function, &wrong, &target).unwrap_err().to_string();
         assert!(message.contains("does not exist"), "{message}");
     }
+}
+
+/// A register that has the value only where a loop ran, which may run zero times.
+#[test]
+fn values_that_only_a_skipped_loop_writes_are_refused() {
+    let mut b = Builder::new("skipped");
+    let (a0, count) = (b.argument(0), b.imm(3));
+    let [x, y] = std::array::from_fn(|_| b.gpr());
+    let add = |dst, a, value| Inst::Int { op: GprOp::Add, dst, a, b: Operand::Imm(value) };
+    b.push(add(x, a0, 8));
+    b.push(Inst::LoopStart { count, at_least_once: false });
+    let inside = b.function.insts.len() as u32;
+    b.push(add(x, a0, 1));
+    b.push(Inst::LoopEnd);
+    let behind = b.function.insts.len() as u32;
+    b.push(add(y, x, 1));
+    let target = Target::avx2();
+    let right = regalloc::allocate(&b.function, &target).unwrap();
+    checker::check(&b.function, &right, &target).unwrap();
+    let mut used = vec![];
+    for step in &right.steps {
+        if let Step::Inst { inst, .. } = step {
+            inst.registers(|class, _, r| used.extend((class == Class::Gpr).then_some(r)));
+        }
+    }
+    let registers = RegisterFile::of(target.isa).registers;
+    let free = registers.gpr.iter().map(|&r| u32::from(r)).find(|r| !used.contains(r)).unwrap();
+    let mut wrong = right;
+    for step in &mut wrong.steps {
+        if let Step::Inst { origin, inst: Inst::Int { dst, a, .. }, .. } = step {
+            match *origin {
+                o if o == inside => *dst = Gpr(free),
+                o if o == behind => *a = Gpr(free),
+                _ => {}
+            }
+        }
+    }
+    refused(&b.function, &wrong, &target, "which holds nothing certain");
+}
+
+/// Another constant, where it is written first and where it is computed again, and another operation.
+#[test]
+fn instructions_that_became_others_are_refused() {
+    let mut tried = [0, 0, 0];
+    for target in [Target::avx2(), Target::neon()] {
+        let blocks = blocks().into_iter().filter(|b| b.0.name == target.name);
+        let blocks = blocks.map(|(target, mr, nv)| product_block(&target, mr, nv, 3, 12));
+        for case in random::programs(&target).into_iter().take(60).chain(blocks) {
+            let allocation = regalloc::allocate(&case.function, &target).unwrap();
+            for i in 0..allocation.steps.len() {
+                let mut wrong = allocation.clone();
+                let kind = match &mut wrong.steps[i] {
+                    Step::Inst { inst: Inst::Int { op, .. }, .. } => {
+                        *op = if *op == GprOp::Add { GprOp::Sub } else { GprOp::Add };
+                        0
+                    }
+                    Step::Inst { inst: Inst::VConst { bits, .. }, .. } => {
+                        *bits ^= 1;
+                        1
+                    }
+                    Step::Again { inst: Inst::VConst { bits, .. }, .. } => {
+                        *bits ^= 1;
+                        2
+                    }
+                    Step::Again { inst: Inst::Imm { value, .. }, .. } => {
+                        *value += 1;
+                        2
+                    }
+                    _ => continue,
+                };
+                refused(&case.function, &wrong, &target, "it became another instruction");
+                tried[kind] += 1;
+            }
+        }
+    }
+    assert!(tried.iter().all(|t| *t > 5), "{tried:?}");
 }
