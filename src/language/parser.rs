@@ -281,6 +281,8 @@ impl Parser {
         let outputs = self.list(")", |p| {
             let declared = match p.dtype() {
                 Some(dtype) => Some((dtype, p.round_shape()?)),
+                // Only a type has a shape behind it.
+                None if p.is_after("(") => Some((p.element_type("an element type, as in `f32(M,N) A`")?, vec![])),
                 None => None,
             };
             Ok(Output { name: p.name("the name of an output")?, declared })

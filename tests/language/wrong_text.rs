@@ -89,6 +89,7 @@ fn unknown_element_types() {
         meant(&format!("loop p(N) {{ in {word} A[N] A[0] = 1 }}"), &expected, word, &end);
         let expected = format!("expected an element type, as in `f32(M,N) A`, found `{word}`");
         meant(&format!("def p({word}(N) A) -> (B) {{ B(i) = A(i) }}"), &expected, word, &end);
+        meant(&format!("def p(f32(N) A) -> ({word}(N) B) {{ B(i) = A(i) }}"), &expected, word, &end);
         let call = format!("loop p(N) {{ f32 A[N] A[0] = {word}(3) }}");
         meant(&call, &format!("there is no function `{word}`"), word, &end);
     }
