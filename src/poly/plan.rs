@@ -38,8 +38,12 @@ use std::cell::RefCell;
 /// suites `loops` and `programs`: with 0.93 to 1 the chosen ones take 1.07 times as long as the best, with 0.8 to 0.9 1.08 times.
 pub const GAIN: f64 = 0.95;
 
-/// Predicted time on one thread of waves and strips, at most, over that of the best of the others; they are for programs of [`LONG`]. Unmeasured.
+/// Predicted time on one thread of waves and strips, at most, over that of the best of the others, where that one takes [`LONG`]. Unmeasured.
 const MOST_FOR_THREADS: f64 = 1.15;
+
+/// As [`MOST_FOR_THREADS`], of shorter programs: what is priced are tiles one after the other, and waves of short tiles take longer. Measured by
+/// sums over boxes of a table (0.94, and 1.7 when run), band-limited time warping, and a knapsack in place, which has vectors in waves alone (0.13).
+const MOST_WHERE_SHORT: f64 = 0.9;
 
 /// Predicted time on one thread from which a program gains so much by threads that one thread may pay for it, in ns. Unmeasured.
 const LONG: f64 = 10_000_000.0;
@@ -52,10 +56,11 @@ const LEAST_FOR_THREADS: f64 = 200_000.0;
 const SHARE_OF_THREADS: f64 = 0.25;
 
 /// Number of candidates whose machine code is priced, if so many are near the cheapest. On all candidates of 70 programs of the suites `loops` and `programs`, Zen 4,
-/// the chosen ones take 1.11 times as long as the best with none, 1.07 times with 3 and more.
+/// the chosen ones take 1.11 times as long as the best with none, 1.07 times with 3 and more. Six since fused orders are candidates as well.
 const REFINED: usize = 6;
 
-/// Predicted time, over that of the cheapest, up to which a candidate's machine code is priced. Measured as [`REFINED`]: 1.15 to 1.6 are alike.
+/// Predicted time, over that of the cheapest, up to which a candidate's machine code is priced. Rows that registers transpose are estimated at up to twice the price of
+/// their code; the products of small odd matrices and of blocks of sparse rows lose their best order with 1.3.
 const NEAR: f64 = 1.75;
 
 /// A tiled schedule, with its price.
@@ -179,10 +184,10 @@ fn best(candidates: &[Candidate], share: f64, proven: impl Fn(&Candidate) -> Res
             }
         }
         let other = other.cost.nanoseconds();
-        let most = MOST_FOR_THREADS * other;
+        let most = other * if share >= 0.5 { MOST_FOR_THREADS } else { MOST_WHERE_SHORT };
         let time = |c: usize| candidates[c].cost.nanoseconds();
         better.retain(|&c| style(c).jam == 1 || time(c) <= GAIN * other);
-        better.retain(|&c| !divided(style(c)) || share >= 0.5 && time(c) <= most);
+        better.retain(|&c| !divided(style(c)) || share > 0.0 && time(c) <= most);
     }
     Ok(better.first().copied().unwrap_or(0))
 }

@@ -350,7 +350,7 @@ fn long_sweeps_in_place_run_in_waves_of_tiles_where_one_thread_loses_little() {
     let others = found.iter().filter(|c| !c.style.waves).map(|c| c.cost.nanoseconds()).fold(f64::INFINITY, f64::min);
     let share = waves.cost.nanoseconds() / others;
     assert!((1.0..MOST_FOR_THREADS).contains(&share) && waves.rank() < GAIN * others, "{share}");
-    assert!(!found[best(&found, 0.5, |_| Ok(true)).unwrap()].style.waves);
+    assert!(!found[best(&found, SHARE_OF_THREADS, |_| Ok(true)).unwrap()].style.waves);
     // integers wait so little in the original order that waves would take longer on one thread
     let (_, tiled, found) = planned(
         "loop lcs(N = 1200) { in i32 a[N], b[N]  inout i32 L[N+1][N+1]

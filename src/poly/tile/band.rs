@@ -306,7 +306,7 @@ impl Bands<'_> {
     }
 
     /// Returns true if a row may be the vector: it carries nothing, or only the sums of the one statement below its
-    /// permutable band.
+    /// permutable band; with [`Style::sums`] those of several, in loops further in too, of which the proof says whether they carry more.
     fn movable(&self, row: &Row, band: &Band, is_leaf: bool, inner: &[(&Row, bool)], all: &[&Row]) -> bool {
         let sums = |id: StatementId| {
             let s = self.scop.statement(id);
