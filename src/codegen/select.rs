@@ -53,6 +53,7 @@ pub mod statements;
 pub mod stored_bits;
 pub mod strip_mine;
 mod subscript;
+pub mod superword;
 mod table;
 pub mod three_operands;
 pub mod tile_pass;
@@ -122,7 +123,8 @@ fn lower_phase(
         match selector.phase(stmt) {
             Ok(tree) => {
                 let tree = scalar_replacement::replace_scalars(common_values::share(tree), target);
-                let tree = interleave::interleave(dead_stores::remove(tree), target);
+                let tree = superword::join(dead_stores::remove(tree), target);
+                let tree = interleave::interleave(tree, target);
                 let function = address::flatten(prefetch::prefetch_panels(tree, target), name, parallel)?;
                 let mut function = Function { wave, ..function };
                 let named = |row: &&TensorInstruction| {

@@ -24,7 +24,7 @@ fn remove_from(body: &mut Vec<Node>, pointers: &[Pointer]) {
                 Some(lanes) if overwritten.iter().any(|later| is_same(later, &lanes)) => dead.push(index),
                 lanes => overwritten.extend(lanes),
             },
-            Node::Inst(inst) => overwritten.retain(|later| !inst.is_tile() && !reads(inst, later, pointers)),
+            Node::Inst(inst) => overwritten.retain(|later| !inst.is_tile() && !may_read(inst, later, pointers)),
             Node::LoadInt { addr, .. } => overwritten.retain(|later| !shares_root(*addr, later, pointers)),
             Node::Loop(Loop { body, .. }) | Node::If { body, .. } => {
                 overwritten.clear();
@@ -41,7 +41,8 @@ fn is_same(a: &Lanes, b: &Lanes) -> bool {
     (a.addr, a.mem, a.stride, a.range()) == (b.addr, b.mem, b.stride, b.range())
 }
 
-fn shares_root(addr: Addr, store: &Lanes, pointers: &[Pointer]) -> bool {
+/// Returns true if an address is in the buffer of a store.
+pub fn shares_root(addr: Addr, store: &Lanes, pointers: &[Pointer]) -> bool {
     pointers[addr.base.0 as usize].root == pointers[store.addr.base.0 as usize].root
 }
 
@@ -54,7 +55,7 @@ fn touches_memory(inst: &Inst) -> bool {
 }
 
 /// Returns true if an instruction may read what a store writes.
-fn reads(inst: &Inst, store: &Lanes, pointers: &[Pointer]) -> bool {
+pub fn may_read(inst: &Inst, store: &Lanes, pointers: &[Pointer]) -> bool {
     match *inst {
         Inst::VGatherIndex { base, .. } => shares_root(Addr { base, index: None, disp: 0 }, store, pointers),
         _ => match inst.lanes() {
