@@ -497,6 +497,9 @@ where
                         | VBinary::MulHigh
                         | VBinary::MulPairs
                         | VBinary::AndNot
+                        | VBinary::ShiftLeft
+                        | VBinary::ShiftRight
+                        | VBinary::ShiftRightSigned
                 ) && (self.reduce_all(op, ty, dst.number(), a.number())
                     || self.reduce(op, ty, dst.number(), a.number(), first));
             }

@@ -202,6 +202,13 @@ pub enum VBinary {
     Xor,
     /// `!a & b`.
     AndNot,
+    /// `a` shifted by `b`, a number without a sign; 0 where that is the number of bits of a lane or more. Integers of 32 and 64
+    /// bits; x86-64.
+    ShiftLeft,
+    /// As `ShiftLeft`, to the right.
+    ShiftRight,
+    /// As `ShiftRight`, filled with the sign; integers of 64 bits with AVX-512.
+    ShiftRightSigned,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]

@@ -204,7 +204,7 @@ impl Vectors for Emitter<'_> {
                 a64!(self ; smull V(low).s4, V(a).h4, V(b).h4 ; smull2 V(d).s4, V(a).h8, V(b).h8
                     ; addp V(d).s4, V(low).s4, V(d).s4);
             }
-            (Div | Scale | MulHigh | MulPairs, _) => return false,
+            (Div | Scale | MulHigh | MulPairs | ShiftLeft | ShiftRight | ShiftRightSigned, _) => return false,
         }
         true
     }

@@ -5,18 +5,34 @@
 //! Conversions from u64 halve what is too large for i64, the lost bit kept in the last one for the rounding.
 
 use crate::codegen::select::state::{Selected, Selector, Val};
+use crate::codegen::target::Isa;
 use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary};
-use crate::expr::{BinaryOp, CompareOp};
+use crate::expr::scalar::Value;
+use crate::expr::{BinaryOp, CompareOp, Expr};
 use crate::runtime::DType;
 
 const TWO_TO_63: f64 = 9223372036854775808.0;
 
 impl Selector<'_> {
-    /// Each lane of `a` shifted by its lane of `amount`: a step for each bit of the amount.
+    /// Each lane of `a` shifted by its lane of `amount`: by one instruction, or a step for each bit of the amount.
     pub fn shifted(&mut self, left: bool, a: Val, amount: Val) -> Val {
         let lane_bits = a.lane.bytes() as u8 * 8;
         let bits = a.dtype.bytes() as i64 * 8;
         let signed = is_signed(a.dtype);
+        let one = match self.target.isa {
+            Isa::Avx512 => a.lane.bytes() >= 4,
+            Isa::Avx2 => a.lane.bytes() == 4 || a.lane.bytes() == 8 && (left || !signed),
+            Isa::Neon => false,
+        };
+        // what lies above the bits of a narrower type is zero or the sign
+        if one && a.lane.bytes() == amount.lane.bytes() {
+            let op = match (left, signed) {
+                (true, _) => VBinary::ShiftLeft,
+                (false, false) => VBinary::ShiftRight,
+                (false, true) => VBinary::ShiftRightSigned,
+            };
+            return self.vector_binary(op, a, amount);
+        }
         let op = shift_op(left, signed);
         let zero = self.number(amount, 0.0);
         let mut result = a;
@@ -37,6 +53,18 @@ impl Selector<'_> {
         let saturated =
             if left || !signed { self.number(a, 0.0) } else { self.shift(ShiftOp::RightArithmetic, a, lane_bits - 1) };
         self.vector_select(outside, saturated, result)
+    }
+
+    /// `x >> n & mask` of i32 as one shift, where the mask takes away the copies of the sign.
+    pub fn logical_shift(&mut self, a: &Expr, b: &Expr) -> Selected<Option<Val>> {
+        let constant = |e: &Expr| match e {
+            Expr::Const(s) if s.dtype == DType::I32 => Some(Value::from(*s).as_i64() as u32),
+            _ => None,
+        };
+        let (Expr::Binary(BinaryOp::ShiftRight, x, n), Some(mask)) = (a, constant(b)) else { return Ok(None) };
+        let Some(n) = constant(n).filter(|n| (1..32).contains(n) && u32::MAX >> n == mask) else { return Ok(None) };
+        let x = self.value(x)?;
+        Ok((x.lane == Lane::I32 && x.dtype == DType::I32).then(|| self.shift(ShiftOp::RightLogical, x, n as u8)))
     }
 
     /// `a` shifted by fewer bits than its type has.

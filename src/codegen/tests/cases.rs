@@ -23,7 +23,7 @@ pub fn dtype(lane: Lane) -> DType {
 }
 
 /// All vector types of registers of `bytes` bytes.
-fn types(bytes: usize) -> Vec<VType> {
+pub fn types(bytes: usize) -> Vec<VType> {
     let mut all = vec![];
     for lane in Lane::ALL {
         let mut lanes = 1;

@@ -16,5 +16,6 @@ mod quotients;
 mod random;
 mod registers;
 mod scheduling;
+mod shifts;
 mod tables;
 mod text;

@@ -109,6 +109,12 @@ pub fn unary(op: VUnary, lane: Lane, a: u64) -> Option<u64> {
     with_type!(lane, T => T::unary(op, T::of(a)).map(T::bits))
 }
 
+/// The number of bits of a shift by a lane: none where nothing is left of a number; `None` for lanes that are not shifted so.
+fn by_lane(lane: Lane, b: u64) -> Option<Option<u32>> {
+    let bits = 8 * lane.bytes() as u64;
+    matches!(lane, Lane::I32 | Lane::I64).then(|| Some(b & lane.all_ones()).filter(|n| *n < bits).map(|n| n as u32))
+}
+
 pub fn binary(op: VBinary, lane: Lane, a: u64, b: u64) -> Option<u64> {
     let float = lane.is_float();
     let [x, y] = [a, b].map(|x| flush(lane, x));
@@ -117,6 +123,13 @@ pub fn binary(op: VBinary, lane: Lane, a: u64, b: u64) -> Option<u64> {
         VBinary::Or => return Some(a | b),
         VBinary::Xor => return Some(a ^ b),
         VBinary::AndNot => return Some(!a & b),
+        VBinary::ShiftLeft => return by_lane(lane, b).map(|n| n.map_or(0, |n| a << n)),
+        VBinary::ShiftRight => return by_lane(lane, b).map(|n| n.map_or(0, |n| (a & lane.all_ones()) >> n)),
+        VBinary::ShiftRightSigned => {
+            let bits = 8 * lane.bytes() as u32;
+            let signed = (a << (64 - bits)) as i64 >> (64 - bits);
+            return by_lane(lane, b).map(|n| (signed >> n.unwrap_or(bits - 1)) as u64);
+        }
         VBinary::Add => (BinaryOp::Add, x, y),
         VBinary::Sub => (BinaryOp::Sub, x, y),
         VBinary::Mul => (BinaryOp::Mul, x, y),

@@ -247,7 +247,8 @@ names! {
     }
     VBinary {
         Add = "add", Sub = "sub", Mul = "mul", MulHigh = "mulhigh", MulPairs = "mulpairs", Div = "div", Scale = "scale", Min = "min", Max = "max",
-        And = "and", Or = "or", Xor = "xor", AndNot = "andnot"
+        And = "and", Or = "or", Xor = "xor", AndNot = "andnot",
+        ShiftLeft = "shiftleft", ShiftRight = "shiftright", ShiftRightSigned = "shiftrightsigned"
     }
     ShiftOp { Left = "left", RightLogical = "rightlogical", RightArithmetic = "rightarithmetic" }
     Zip { Low = "ziplow", High = "ziphigh", Even = "even", Odd = "odd" }

@@ -249,6 +249,12 @@ ops! {
     SHIFT_D           "vpslld"         Both M0F P66 0x72 0 0 FULL
     SHIFT_Q           "vpsllq"         Both M0F P66 0x73 0 1 FULL
     SHIFT_ARITHMETIC_Q "vpsraq"         Evex M0F P66 0x72 0 1 FULL
+    SHIFT_LEFT_BY_D   "vpsllvd"        Both M38 P66 0x47 0 0 FULL
+    SHIFT_LEFT_BY_Q   "vpsllvq"        Both M38 P66 0x47 1 1 FULL
+    SHIFT_RIGHT_BY_D  "vpsrlvd"        Both M38 P66 0x45 0 0 FULL
+    SHIFT_RIGHT_BY_Q  "vpsrlvq"        Both M38 P66 0x45 1 1 FULL
+    SHIFT_SIGNED_BY_D "vpsravd"        Both M38 P66 0x46 0 0 FULL
+    SHIFT_SIGNED_BY_Q "vpsravq"        Evex M38 P66 0x46 0 1 FULL
     EQUAL_B           "vpcmpeqb"       Vex  M0F P66 0x74 0 0 FULL
     EQUAL_W           "vpcmpeqw"       Vex  M0F P66 0x75 0 0 FULL
     GREATER_B         "vpcmpgtb"       Vex  M0F P66 0x64 0 0 FULL

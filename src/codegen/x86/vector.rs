@@ -110,6 +110,12 @@ fn binary_op(op: VBinary, lane: Lane, evex: bool) -> Option<Op> {
         (Or, _) => opcode::OR,
         (Xor, _) => opcode::XOR,
         (AndNot, _) => opcode::AND_NOT,
+        (ShiftLeft, Lane::I32) => opcode::SHIFT_LEFT_BY_D,
+        (ShiftLeft, Lane::I64) => opcode::SHIFT_LEFT_BY_Q,
+        (ShiftRight, Lane::I32) => opcode::SHIFT_RIGHT_BY_D,
+        (ShiftRight, Lane::I64) => opcode::SHIFT_RIGHT_BY_Q,
+        (ShiftRightSigned, Lane::I32) => opcode::SHIFT_SIGNED_BY_D,
+        (ShiftRightSigned, Lane::I64) if evex => opcode::SHIFT_SIGNED_BY_Q,
         _ => return None,
     })
 }

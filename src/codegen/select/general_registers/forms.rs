@@ -72,6 +72,7 @@ impl Forms {
             Inst::VUnary { dst, ty, a, op: VUnary::Abs | VUnary::Neg | VUnary::Not } if is_one_integer(ty) => {
                 vec![a, dst]
             }
+            Inst::VBinary { op: VBinary::ShiftLeft | VBinary::ShiftRight | VBinary::ShiftRightSigned, .. } => vec![],
             Inst::VBinary { dst, ty, a, b, .. } if is_one_integer(ty) => vec![a, b, dst],
             Inst::VShift { dst, ty, a, .. } if is_one_integer(ty) => vec![a, dst],
             Inst::VCompare { dst, ty, a, b, .. } if is_one_integer(ty) => vec![a, b, dst],
