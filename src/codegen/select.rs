@@ -61,7 +61,7 @@ pub mod tiles;
 pub mod tree;
 mod uses;
 pub mod value;
-mod wrapping;
+pub mod wrapping;
 
 use crate::codegen::Target;
 use crate::codegen::instruction::TensorInstruction;

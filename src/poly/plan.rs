@@ -21,6 +21,7 @@ use crate::codegen::Target;
 use crate::codegen::loopnest::simplify::simplify;
 use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
 use crate::codegen::select::prepare::lay_out_locals;
+use crate::codegen::select::wrapping::as_signed;
 use crate::poly::analysis::dependence::Dependences;
 use crate::poly::analysis::legality;
 use crate::poly::cost::{self, Cost};
@@ -274,6 +275,7 @@ fn waves(nest: &LoopNest) -> i64 {
 /// The time of loops.
 fn priced(nest: &LoopNest, target: &Target) -> Cost {
     let mut nest = nest.clone();
+    as_signed(&mut nest);
     lay_out_locals(&mut nest, target);
     cost::price(&nest, target)
 }

@@ -2,9 +2,29 @@
 
 use crate::codegen::select::math;
 use crate::codegen::select::state::{Selector, Val};
+use crate::codegen::select::tree::Node;
 use crate::codegen::target::Isa;
-use crate::codegen::vcode::{Lane, ShiftOp, VBinary, VUnary};
+use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, VUnary};
 use crate::expr::CompareOp;
+
+impl Selector<'_> {
+    /// `x·y + c`, or `c - x·y`, rounded once.
+    pub fn fused(&mut self, x: Val, y: Val, c: Val, negate: bool) -> Val {
+        let uniform = x.uniform && y.uniform && c.uniform;
+        let ty = self.ty(c.lane, uniform);
+        // the operation on a fresh accumulator is a function of its three operands: known by that key
+        let key_inst = Inst::VFma { acc: c.reg, ty, a: x.reg, b: y.reg, negate };
+        let key = self.key(key_inst);
+        if let Some(reg) = self.known(&key) {
+            return Val { reg, uniform, ..c };
+        }
+        let reg = self.fresh();
+        self.out.push(Node::Inst(Inst::VCopy { dst: reg, src: c.reg, ty }));
+        self.out.push(Node::Inst(Inst::VFma { acc: reg, ty, a: x.reg, b: y.reg, negate }));
+        self.remember(key, reg, None);
+        Val { reg, uniform, ..c }
+    }
+}
 
 impl math::Builder for Selector<'_> {
     type V = Val;

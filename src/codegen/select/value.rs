@@ -11,7 +11,6 @@ use crate::codegen::select::division::quick_divisor;
 use crate::codegen::select::math::{self, hyperbolic, trigonometric};
 use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{Selected, Selector, Stop};
-use crate::codegen::select::tree::Node;
 use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, VType, VUnary, Vreg};
 use crate::expr::Affine;
 use crate::expr::Var;
@@ -434,6 +433,11 @@ impl Selector<'_> {
             let v = self.shifted_by(left, a, amount);
             return if left { self.normalized(v) } else { Ok(v) };
         }
+        if op == BinaryOp::And
+            && let Some(v) = self.logical_shift(a, b)?
+        {
+            return Ok(v);
+        }
         if op == BinaryOp::Mul
             && matches!(dtype, DType::I32 | DType::I16 | DType::I8 | DType::U8)
             && let Some(v) = self.short_product(a, b)?
@@ -455,23 +459,6 @@ impl Selector<'_> {
             }
         }
         self.combine(op, va, vb)
-    }
-
-    /// `x·y + c`, or `c - x·y`, rounded once.
-    pub fn fused(&mut self, x: Val, y: Val, c: Val, negate: bool) -> Val {
-        let uniform = x.uniform && y.uniform && c.uniform;
-        let ty = self.ty(c.lane, uniform);
-        // the operation on a fresh accumulator is a function of its three operands: known by that key
-        let key_inst = Inst::VFma { acc: c.reg, ty, a: x.reg, b: y.reg, negate };
-        let key = self.key(key_inst);
-        if let Some(reg) = self.known(&key) {
-            return Val { reg, uniform, ..c };
-        }
-        let reg = self.fresh();
-        self.out.push(Node::Inst(Inst::VCopy { dst: reg, src: c.reg, ty }));
-        self.out.push(Node::Inst(Inst::VFma { acc: reg, ty, a: x.reg, b: y.reg, negate }));
-        self.remember(key, reg, None);
-        Val { reg, uniform, ..c }
     }
 
     /// `a op b` of one type.
