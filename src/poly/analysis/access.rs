@@ -5,6 +5,7 @@ use crate::expr::interval::{ceil_div, gcd};
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
 use crate::poly::analysis::constant_factor;
+use crate::poly::schedule::Row;
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, Statement, StatementId};
 
@@ -231,6 +232,29 @@ fn expression(e: &Expr) -> f64 {
         Expr::Compare(..) | Expr::Select(..) | Expr::Cast(..) | Expr::Bitcast(..) => 1.0,
     };
     e.operands().fold(of_root, |sum, e| sum + expression(e))
+}
+
+/// Returns true if all accesses of `statements` to a temporary have the loop's index as one of their subscripts: its iterations have
+/// elements of their own.
+pub fn is_subscript(scop: &Scop, tensor: BufferId, statements: &[StatementId], row: &Row) -> bool {
+    let mut subscripts: Vec<Vec<Option<Affine>>> = vec![];
+    for &id in statements {
+        let s = scop.statement(id);
+        let mut note = |index: &[Index]| {
+            subscripts.push(index.iter().map(|i| Some(i.affine()?.add_scaled(row.of(id), -1))).collect());
+        };
+        if s.target == tensor {
+            note(&s.subscripts());
+        }
+        s.body.visit_accesses(&mut |a| {
+            if a.buffer == tensor {
+                note(&a.index);
+            }
+        });
+    }
+    let Some((first, others)) = subscripts.split_first() else { return false };
+    let own = |d: usize| first[d].as_ref().is_some_and(Affine::is_constant) && others.iter().all(|s| s[d] == first[d]);
+    (0..first.len()).any(own)
 }
 
 #[cfg(test)]

@@ -6,11 +6,13 @@
 //! whole). `t = 0; for k: t += …; C[i][j] = t` in loops over i and j becomes `t[i][j] = 0 …`, and the loops over i and
 //! j carry nothing any more.
 //!
-//! A read is covered by one write that names its element: the iterators of the write follow from the common loops and from
-//! its subscripts, and it runs before. Where that does not show, the temporary stays as it is.
+//! A read is covered by writes that name its element: the iterators of each follow from the common loops and from its
+//! subscripts, it runs before, and one of them writes it whatever the element is. Where that does not show, the temporary stays as
+//! it is.
 
 use crate::expr::{Access, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
+use crate::poly::analysis::access::is_subscript;
 use crate::poly::schedule::{Node, Row, child_of};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
@@ -20,6 +22,9 @@ use crate::runtime::Result;
 
 /// Bytes up to which a temporary grows.
 const MAX_BYTES: i64 = 1 << 26;
+
+/// Parts of the reads of an element that are looked at one by one, at most.
+const MAX_PARTS: u32 = 500;
 
 /// Gives temporaries the dimensions that their loops leave them free to have.
 pub fn expand(scop: &Scop) -> Result<Scop> {
@@ -33,7 +38,7 @@ pub fn expand(scop: &Scop) -> Result<Scop> {
         let regions = Expander { scop, isl: &isl, tensor }.regions()?;
         for (k, region) in regions.iter().enumerate() {
             // up to the last one that needs a dimension: lowering contracts dimensions in the order of the loops
-            let added = region.rows.iter().rposition(|row| !is_subscript(scop, tensor, region, row));
+            let added = region.rows.iter().rposition(|row| !is_subscript(scop, tensor, &region.statements, row));
             let rows = &region.rows[..added.map_or(0, |last| last + 1)];
             let mut shape: Vec<i64> = vec![];
             let bytes = |shape: &[i64]| shape.iter().chain(&decl.shape).product::<i64>() * decl.dtype.bytes() as i64;
@@ -84,29 +89,6 @@ pub fn expand(scop: &Scop) -> Result<Scop> {
 /// what one iteration of the loops touches.
 fn is_scalar(t: &TensorDecl) -> bool {
     t.shape.iter().all(|&n| n == 1)
-}
-
-/// Returns true if all accesses to a temporary have the loop's index as one of their subscripts: its iterations have elements of
-/// their own already.
-fn is_subscript(scop: &Scop, tensor: BufferId, region: &Region, row: &Row) -> bool {
-    let mut subscripts: Vec<Vec<Option<Affine>>> = vec![];
-    for &id in &region.statements {
-        let s = scop.statement(id);
-        let mut note = |index: &[Index]| {
-            subscripts.push(index.iter().map(|i| Some(i.affine()?.add_scaled(row.of(id), -1))).collect());
-        };
-        if s.target == tensor {
-            note(&s.subscripts());
-        }
-        s.body.visit_accesses(&mut |a| {
-            if a.buffer == tensor {
-                note(&a.index);
-            }
-        });
-    }
-    let Some((first, others)) = subscripts.split_first() else { return false };
-    let own = |d: usize| first[d].as_ref().is_some_and(Affine::is_constant) && others.iter().all(|s| s[d] == first[d]);
-    (0..first.len()).any(own)
 }
 
 /// A part of the program that writes all elements of a temporary that it reads, in each iteration of `rows`.
@@ -200,11 +182,12 @@ impl Expander<'_> {
                 }
             });
             for read in reads {
-                let mut is_covered = false;
-                for &writer in users {
-                    is_covered = is_covered || self.covers(node, rows, writer, reader, &read)?;
+                let covers = users.iter().filter_map(|&writer| self.cover(node, rows, writer, reader, &read));
+                let mut reading = Polyhedron::domain(s);
+                for g in &read.guard {
+                    reading.inequalities.push(reading.form(g, 0));
                 }
-                if !is_covered {
+                if !self.within(&reading, &covers.collect::<Vec<_>>(), &mut { MAX_PARTS })? {
                     return Ok(false);
                 }
             }
@@ -212,19 +195,19 @@ impl Expander<'_> {
         Ok(true)
     }
 
-    /// Returns true if an instance of `writer` in the same iteration of `rows` always writes what `reader` reads,
-    /// before it does.
-    fn covers(
+    /// The conditions (`≥ 0`), over the iterators of `reader`, under which an instance of `writer` in the same iteration of `rows`
+    /// writes what `reader` reads, before it does; `None` where no such instance is known.
+    fn cover(
         &self,
         node: &Node,
         rows: &[Row],
         writer: StatementId,
         reader: StatementId,
         read: &Access,
-    ) -> Result<bool> {
-        let (w, r) = (self.scop.statement(writer), self.scop.statement(reader));
+    ) -> Option<Vec<Affine>> {
+        let w = self.scop.statement(writer);
         if w.target != self.tensor || w.reduce.is_some() || w.is_scatter() {
-            return Ok(false);
+            return None;
         }
         // The iterators of the writer over those of the reader.
         let mut value: Vec<Option<Affine>> = vec![None; w.iterators.len()];
@@ -234,32 +217,46 @@ impl Expander<'_> {
             }
         }
         for (subscript, index) in w.write.iter().zip(&read.index) {
-            let Some(index) = index.affine() else { return Ok(false) };
+            let index = index.affine()?;
             if let [(v, 1)] = subscript.terms[..]
                 && value[v.0 as usize].is_none()
             {
                 value[v.0 as usize] = Some(index.clone().offset(-subscript.constant));
             }
         }
-        let Some(value) = value.into_iter().collect::<Option<Vec<Affine>>>() else { return Ok(false) };
-        let named = w.write.iter().zip(&read.index).all(|(s, i)| i.affine() == Some(&s.compose(&value)));
-        if !named || !runs_before(node, writer, reader, &value) {
-            return Ok(false);
+        let value = value.into_iter().collect::<Option<Vec<Affine>>>()?;
+        if !runs_before(node, writer, reader, &value) {
+            return None;
         }
-        let boxes = w
-            .vars()
-            .zip(&w.iterators)
-            .flat_map(|(v, it)| [Affine::var(v), Affine::var(v).scale(-1).offset(it.extent - 1)]);
-        for condition in boxes.chain(w.domain.iter().cloned()) {
-            let mut outside = Polyhedron::domain(r);
-            for g in &read.guard {
-                outside.inequalities.push(outside.form(g, 0));
-            }
-            let form = outside.form(&condition.compose(&value), 0);
+        let mut conditions: Vec<Affine> = w.domain.iter().map(|c| c.compose(&value)).collect();
+        for (v, it) in value.iter().zip(&w.iterators) {
+            conditions.extend([v.clone(), v.scale(-1).offset(it.extent - 1)]);
+        }
+        for (subscript, index) in w.write.iter().zip(&read.index) {
+            let apart = subscript.compose(&value).add_scaled(index.affine()?, -1);
+            conditions.extend([apart.scale(-1), apart]);
+        }
+        conditions.retain(|c| !c.is_constant() || c.constant < 0);
+        Some(conditions)
+    }
+
+    /// Returns true if all conditions of one of `covers` hold at every point of a set; false where it takes more than so many parts
+    /// to show that.
+    fn within(&self, set: &Polyhedron, covers: &[Vec<Affine>], parts: &mut u32) -> Result<bool> {
+        if self.isl.is_empty(set)? {
+            return Ok(true);
+        }
+        let Some((first, others)) = covers.split_first().filter(|_| *parts > 0) else { return Ok(false) };
+        *parts -= 1;
+        let mut inside = set.clone();
+        for condition in first {
+            let form = set.form(condition, 0);
+            let mut outside = inside.clone();
             outside.inequalities.push(minus(-1, &form));
-            if !self.isl.is_empty(&outside)? {
+            if !self.within(&outside, others, parts)? {
                 return Ok(false);
             }
+            inside.inequalities.push(form);
         }
         Ok(true)
     }
@@ -361,6 +358,20 @@ mod tests {
                for i in 0..N for j in 0..N { x[j] = A[i][j]  x[0] = A[i][0] * 2.0  B[i][j] = x[0] + 1.0 } }",
         );
         assert_eq!(shape(&scop, "x"), [9, 9, 9]);
+    }
+
+    #[test]
+    fn elements_that_statements_of_their_own_write_are_expanded() {
+        let scop = |last: &str| {
+            expanded(&format!(
+                "loop p(N = 9) {{ f64 A[N][N], B[N]\n temp f64 x[3]
+                   for i in 0..N {{ x[0] = A[i][0]  x[1] = A[i][1]  {last}  for q in 0..3 B[i] = B[i] + x[q] * 2.0 }} }}"
+            ))
+        };
+        assert_eq!(shape(&scop("x[2] = A[i][2]"), "x"), [9, 3]);
+        assert_eq!(shape(&scop("for q in 1..3 x[q] = A[i][q]"), "x"), [9, 3]);
+        // one of them in some iterations alone, later iterations read what it wrote
+        assert_eq!(shape(&scop("if i < 1 x[2] = A[i][2]"), "x"), [3]);
     }
 
     #[test]

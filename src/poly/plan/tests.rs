@@ -126,7 +126,7 @@ fn statements_that_read_the_same_elements_share_their_loops() {
 
 #[test]
 fn a_nest_without_long_loops_inside_is_a_vector_as_a_whole() {
-    let (scop, tiled, found) = planned(
+    let (scop, tiled, _) = planned(
         "loop nearest(N = 4000) { in f32 P[N][8]  in f32 C[16][8]  temp f32 dist[N][16]  inout f32 best[N]  inout i32 label[N]
            for i in 0..N for k in 0..16 {
              dist[i][k] = 0
@@ -137,8 +137,9 @@ fn a_nest_without_long_loops_inside_is_a_vector_as_a_whole() {
              best[i] min= dist[i][k]
            } }",
     );
-    let chosen = found.iter().find(|c| c.tiled.schedule == tiled.schedule).unwrap();
-    assert_eq!(chosen.style.vectors, Vectors::Outermost, "{}", tiled.schedule.print(&scop));
+    let text = tiled.schedule.print(&scop);
+    let lanes = |row: &str| text.contains(&format!("{row} [vector"));
+    assert!(lanes("i") && !lanes("k") && !lanes("d"), "{text}");
 }
 
 #[test]

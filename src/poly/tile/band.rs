@@ -25,12 +25,12 @@ mod unroll;
 use crate::codegen::loopnest::row_major;
 use crate::expr::interval::ceil_div;
 use crate::expr::{Affine, Var};
-use crate::expr::{BinaryOp, Index};
-use crate::poly::analysis::access::{Reference, operations, references};
+use crate::expr::{BinaryOp, BufferId, Index};
+use crate::poly::analysis::access::{Reference, is_subscript, operations, references};
 use crate::poly::analysis::dependence;
 use crate::poly::analysis::lanes::lane_bytes;
 use crate::poly::schedule::{Band, Node, Row, RowKind};
-use crate::poly::statement::StatementId;
+use crate::poly::statement::{Role, StatementId};
 use crate::poly::tile::band::context::{Bands, SIZES, Vectors, direction};
 use crate::poly::tile::plan::Plan;
 use crate::poly::tile::report::{PhaseReport, instances};
@@ -361,6 +361,7 @@ impl Bands<'_> {
             if extent.is_none_or(|n| n < machine.least_vector_points) {
                 continue;
             }
+            let stride = |r: &Reference, d: &[i64]| if self.is_own(r.tensor, row) { Some(1) } else { stride(r, d) };
             let contiguous = refs.iter().all(|r| matches!(stride(r, &d), Some(-1..=1)));
             if self.style.vectors == Vectors::Contiguous && !contiguous {
                 continue;
@@ -377,7 +378,7 @@ impl Bands<'_> {
                 }
                 continue;
             }
-            let access: f64 = refs.iter().map(|r| self.access_cost(r, &d, lanes)).sum();
+            let access: f64 = refs.iter().map(|r| self.access_cost(r, stride(r, &d), lanes)).sum();
             let chain = if free(row) { 0.0 } else { 1.0 };
             let cost = (access + arithmetic + chain) / lanes as f64;
             if cost < scalar && best.is_none_or(|b| cost < b.1) {
@@ -398,11 +399,19 @@ impl Bands<'_> {
         self.target.lanes(lane_bytes(self.scop, id) as usize) as i64
     }
 
-    /// Cost of one access of all lanes along a direction, in cycles.
-    fn access_cost(&self, r: &Reference, d: &[i64], lanes: i64) -> f64 {
+    /// Returns true for a temporary of which each iteration of a row has elements of its own and all uses: lowering leaves those of
+    /// the lanes, which become neighbours.
+    fn is_own(&self, tensor: BufferId, row: &Row) -> bool {
+        let users = self.scop.users(tensor);
+        let within = users.iter().all(|id| row.phi.iter().any(|p| p.0 == *id));
+        self.scop.tensor(tensor).role == Role::Temporary && within && is_subscript(self.scop, tensor, &users, row)
+    }
+
+    /// Cost of one access of all lanes, `stride` elements apart, in cycles.
+    fn access_cost(&self, r: &Reference, stride: Option<i64>, lanes: i64) -> f64 {
         let machine = &self.target.machine;
         let write = if r.access.is_none() { machine.store_factor } else { 1.0 };
-        match stride(r, d) {
+        match stride {
             Some(0) => machine.invariant_cycles,
             Some(1) => write,
             Some(-1) if r.access.is_some() => machine.reversed_factor * write,
