@@ -127,4 +127,6 @@ impl Problem<'_> {
 }
 
 #[cfg(test)]
+mod alternative_tests;
+#[cfg(test)]
 mod tests;

@@ -367,6 +367,19 @@ mod tests {
         BinaryProgram { cost: vec![1.0; 5 * count], rows }
     }
 
+    /// Prices of all rows prove what the relaxation takes, with equations of either sign too.
+    #[test]
+    fn the_prices_of_the_rows_are_as_high_as_the_relaxation() {
+        let one_of_two = Constraint { terms: vec![(0, 1), (1, 1)], least: 1, equal: true };
+        let earning = BinaryProgram { cost: vec![-3.0, -2.0], rows: vec![one_of_two] };
+        for (program, relaxed) in [(pentagons(1), 2.5), (pentagons(3), 7.5), (earning, -3.0)] {
+            let mut work = Work { done: 0, most: usize::MAX };
+            let prices = program.prices(&mut work).unwrap();
+            let bound = program.bound(&[], &prices, &mut work).unwrap();
+            assert!((bound - relaxed).abs() < 1e-6, "{bound} {relaxed}");
+        }
+    }
+
     #[test]
     fn branch_and_bound_keeps_within_the_work() {
         let (program, start) = (pentagons(3), [true; 15]);

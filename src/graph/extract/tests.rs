@@ -25,7 +25,7 @@ use crate::poly::tile::cache::Constants;
 use crate::runtime::{DType, Tensor};
 
 /// No algorithm competes.
-fn unpriced(target: &Target) -> Prices<'_> {
+pub(super) fn unpriced(target: &Target) -> Prices<'_> {
     Prices::new(target, std::iter::empty(), |_, _| Constants::Memory, 1)
 }
 
