@@ -292,7 +292,7 @@ fn subscripts_of_writes_are_checked() {
     assert_eq!(run([2, 5, 3, 5, 2, 2]).unwrap()[0].to_vec::<i64>(), [3, 1, 0, 2]);
     for wrong in [1, 6, -1, i64::MIN, i64::MAX] {
         let message = run([2, 3, wrong, 2, 2, 2]).err().map(|e| e.to_string());
-        assert_eq!(message, Some(format!("invalid: index {wrong} in tensor `x` lies outside of 2..=5")));
+        assert_eq!(message, Some(format!("invalid: index {wrong} at [2] of tensor `x` lies outside of 2..=5")));
     }
     let of_written = "loop p(N = 6) { inout i64 x[N]\n inout i64 h[4]\n for i in 0..N { h[x[i]] += 1  x[i] = 0 } }";
     let error = |text: &str| match language::parse("p.tile", text).and_then(|f| Model::from_program(f, None, None)) {

@@ -161,8 +161,11 @@ fn lengths_and_positions_outside_end_a_run() {
             let last = data.len() - width;
             data[last..].copy_from_slice(&i64::from(wrong).to_le_bytes()[..width]);
             x.data = data.into();
+            let x_shape = x.shape.clone();
             let said = run(&inputs).unwrap_err().to_string();
-            let wanted = format!("index {wrong} in tensor `{input}` lies outside of 0..={most}");
+            let last: Vec<i64> = x_shape.iter().map(|n| n - 1).collect();
+            let place = if last.is_empty() { String::new() } else { format!(" at {last:?}") };
+            let wanted = format!("index {wrong}{place} of tensor `{input}` lies outside of 0..={most}");
             assert!(said.ends_with(&wanted), "{name}: {said}");
         }
         case.compare("after an error", &run(&case.inputs).unwrap()).unwrap();

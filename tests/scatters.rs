@@ -178,7 +178,9 @@ fn random_scatters_are_what_their_definition_says() {
             let mut hostile = given.clone();
             hostile[1] = tensor(case.index_type, &case.operands[1].0, &indices);
             let message = run(&sessions[1], &hostile).err().map_or(String::new(), |e| e.to_string());
-            let said = format!("invalid: index {wrong} in tensor `i` lies outside of {}..={}", -extent, extent - 1);
+            let place = position(at, &case.operands[1].0);
+            let range = format!("{}..={}", -extent, extent - 1);
+            let said = format!("invalid: index {wrong} at {place:?} of tensor `i` lies outside of {range}");
             assert_eq!(message, said, "{what}");
         }
         assert!(run(&sessions[1], &given).unwrap() == expected, "{what}");
@@ -211,4 +213,10 @@ fn sums_of_a_large_scatter_have_the_same_bits_on_any_number_of_threads() {
         let found = session.run(&[("x", &x), ("i", &at), ("u", &u)]).unwrap().remove(0);
         assert!(found.to_vec::<f32>() == expected, "{threads} threads");
     }
+}
+
+/// The position in `shape` of an element in row-major order.
+fn position(element: usize, shape: &[i64]) -> Vec<i64> {
+    let after = |d: usize| shape[d + 1..].iter().product::<i64>();
+    (0..shape.len()).map(|d| element as i64 / after(d) % shape[d]).collect()
 }

@@ -35,10 +35,23 @@ pub fn check_indices(
     };
     match outside {
         None => Ok(()),
-        Some(value) => {
-            Err(Error::Invalid(format!("index {value} in tensor `{name}` lies outside of {lower}..={upper}")))
+        Some((element, value)) => {
+            let place = match view.shape {
+                [] => String::new(),
+                shape => format!(" at {:?}", position(element, shape)),
+            };
+            Err(Error::Invalid(format!("index {value}{place} of tensor `{name}` lies outside of {lower}..={upper}")))
         }
     }
+}
+
+/// The position in `shape` of an element in row-major order.
+fn position(element: usize, shape: &[i64]) -> Vec<usize> {
+    let mut rest = element;
+    let mut out: Vec<usize> =
+        shape.iter().rev().map(|&n| (rest % n.max(1) as usize, rest /= n.max(1) as usize).0).collect();
+    out.reverse();
+    out
 }
 
 /// An element type of subscripts, `N` bytes long.
@@ -90,7 +103,7 @@ fn first_outside<T: Subscript<N>, const N: usize>(
     stride: usize,
     range: RangeInclusive<i64>,
     crew: Option<&mut Crew>,
-) -> Result<Option<i64>> {
+) -> Result<Option<(usize, i64)>> {
     let elements = data.as_chunks::<N>().0.get(offset..).unwrap_or(&[]);
     let stride = stride.max(1);
     let (count, blocks) = (elements.len().div_ceil(stride), elements.len().div_ceil(stride).div_ceil(BLOCK));
@@ -117,8 +130,8 @@ fn first_outside<T: Subscript<N>, const N: usize>(
         }
         _ => count > 0 && suspect(0, blocks),
     };
-    let mut values = elements.iter().step_by(stride).map(|&e| T::read(e).into());
-    Ok(if suspected { values.find(|v| !range.contains(v)) } else { None })
+    let mut values = (offset..).step_by(stride).zip(elements.iter().step_by(stride).map(|&e| T::read(e).into()));
+    Ok(if suspected { values.find(|(_, value)| !range.contains(value)) } else { None })
 }
 
 /// Returns true if an element of each `stride` may be outside; exact but for ranges of more than half of all values.
@@ -217,13 +230,15 @@ mod tests {
             assert_eq!(first(DType::I64, &bytes(&values), (0, 1), (0, n as i64 - 1), threads), None);
         }
         (values[4 * BLOCK], values[2 * BLOCK + 9], values[n - 1]) = (-7, -8, -9);
-        let message = |v: i64| Some(format!("invalid: index {v} in tensor `x` lies outside of 0..={}", n - 1));
+        let message = |v: i64, at: usize| {
+            Some(format!("invalid: index {v} at [{at}] of tensor `x` lies outside of 0..={}", n - 1))
+        };
         for threads in [1, 3] {
             let check =
                 |offset, stride| first(DType::I64, &bytes(&values), (offset, stride), (0, n as i64 - 1), threads);
-            assert_eq!(check(0, 1), message(-8));
-            assert_eq!(check(0, 2), message(-7));
-            assert_eq!(check(n - 1, 5), message(-9));
+            assert_eq!(check(0, 1), message(-8, 2 * BLOCK + 9));
+            assert_eq!(check(0, 2), message(-7, 4 * BLOCK));
+            assert_eq!(check(n - 1, 5), message(-9, n - 1));
             assert_eq!(check(n, 1), None);
         }
     }
@@ -236,7 +251,8 @@ mod tests {
                 assert_eq!(first(dtype, &data, (0, 1), (0, 6), 1), None);
                 data[position * bytes..][..bytes].copy_from_slice(&wrong.to_le_bytes()[..bytes]);
                 let text = first(dtype, &data, (0, 1), (0, 6), 1).unwrap();
-                assert_eq!(text, format!("invalid: index {wrong} in tensor `x` lies outside of 0..=6"));
+                let said = format!("invalid: index {wrong} at [{position}] of tensor `x` lies outside of 0..=6");
+                assert_eq!(text, said);
             }
         }
     }

@@ -149,7 +149,7 @@ fn wrong_inputs_are_named() {
     session.run(&[("x", &Tensor::new(&[N], &far))]).unwrap();
     far[500] = -1;
     let far = Tensor::new(&[N], &far);
-    assert_eq!(message(&[("x", &far)]), "index -1 in tensor `x` lies outside of 0..=9999");
+    assert_eq!(message(&[("x", &far)]), "index -1 at [500] of tensor `x` lies outside of 0..=9999");
     check(&x, &session.run(&[("x", &x)]).unwrap());
 }
 
@@ -245,7 +245,7 @@ fn subscripts_are_checked_on_all_threads() {
     assert!(session.pool.has_divided());
     values[n as usize - 2] = 10_000;
     let error = session.run(&[("x", &Tensor::new(&[n], &values))]).unwrap_err().to_string();
-    assert!(error.contains("index 10000 in tensor `x`"), "{error}");
+    assert!(error.contains(&format!("index 10000 at [{}] of tensor `x`", n - 2)), "{error}");
 }
 
 /// A loop over the rows of x, last row first: h becomes 2·row + h and is a row of y, until `go` is false; then h or w by `go`.
