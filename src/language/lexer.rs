@@ -1,5 +1,6 @@
 //! Text to tokens, each with its place.
 
+use super::hints;
 use super::source::{Checked, Diagnostic};
 use crate::expr::syntax::Span;
 use crate::expr::syntax::{DTYPES, FUNCTIONS};
@@ -58,7 +59,7 @@ pub fn tokens(text: &str) -> Checked<Vec<(Token, Span)>> {
         let span = |length: usize| Span { start: offset as u32, end: (offset + length) as u32 };
         let length_while = |f: fn(char) -> bool| rest.find(|c| !f(c)).unwrap_or(rest.len());
         // Of the symbols only `min=`, `max=` and theirs begin as words do.
-        let symbol = || if begins_word(c) && c != 'm' { None } else { symbol(rest) };
+        let symbol = if begins_word(c) && c != 'm' { None } else { symbol(rest) };
         if c.is_whitespace() {
             offset += length_while(char::is_whitespace);
         } else if c == '#' {
@@ -74,7 +75,9 @@ pub fn tokens(text: &str) -> Checked<Vec<(Token, Span)>> {
             let (token, length) = number(rest).map_err(|(m, length)| Diagnostic::invalid(span(length), m))?;
             out.push((token, span(length)));
             offset += length;
-        } else if let Some(symbol) = symbol() {
+        } else if let Some((foreign, instead)) = hints::symbol(rest, symbol.map_or(0, str::len)) {
+            return Err(Diagnostic::invalid(span(foreign.len()), format!("there is no `{foreign}`: {instead}")));
+        } else if let Some(symbol) = symbol {
             out.push((Token::Symbol(symbol), span(symbol.len())));
             offset += symbol.len();
         } else if begins_word(c) {
@@ -116,6 +119,17 @@ fn number(rest: &str) -> Result<(Token, usize), (String, usize)> {
         }
     }
     let text = &rest[..end];
+    let ends_in_point = rest[end..].starts_with('.') && !rest[end + 1..].starts_with(|c| c == '.' || begins_word(c));
+    if ends_in_point && !real {
+        return Err((format!("`{0}.` is not how a number is written: write {0}.0", shortened(text)), end + 1));
+    }
+    let after = end + rest[end..].find(|c| !in_word(c)).unwrap_or(rest.len() - end);
+    if let Some(instead) = Some(&rest[..after]).filter(|word| word.len() > end).and_then(hints::number) {
+        return Err((
+            format!("`{}` is not how a number is written: write {instead}", shortened(&rest[..after])),
+            after,
+        ));
+    }
     if let Some(c) = rest[end..].chars().next().filter(|c| in_word(*c)) {
         return Err((format!("`{}{c}…` is neither a number nor a name", shortened(text)), end + c.len_utf8()));
     }

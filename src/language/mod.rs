@@ -12,6 +12,7 @@ pub mod condition;
 pub mod def;
 pub mod environment;
 pub mod file;
+pub mod hints;
 pub mod instruction;
 pub mod lexer;
 pub mod loops;

@@ -4,13 +4,14 @@
 mod expression;
 mod schedule;
 
+use super::hints::{self, foreign_type, meant_type};
 use super::lexer::{Token, reserved, tokens};
 use super::source::{Checked, Diagnostic, Source};
 use super::syntax::*;
 use crate::expr::syntax::Span;
 use crate::expr::syntax::Style;
 use crate::expr::syntax::{DTYPES, Expr, Name};
-use crate::runtime::error::{did_you_mean, nearest, unknown};
+use crate::runtime::error::{nearest, unknown};
 use crate::runtime::{DType, Result};
 
 /// Statements and expressions may be nested this deep.
@@ -29,48 +30,8 @@ pub fn parse(name: &str, text: &str) -> Result<File> {
     }
 }
 
-/// Words of other languages before another word, and their replacements.
-const ABSENT: [(&str, &str); 4] = [
-    ("while", "a loop runs over a range that is known before, as in `for i in 0..N`; choose values with `select`"),
-    ("let", "declare an array without subscripts, as in `temp f64 x`, and assign to it"),
-    ("var", "declare an array without subscripts, as in `temp f64 x`, and assign to it"),
-    ("const", "a number with a name is a size with a value, as in `loop p(K = 3)`"),
-];
-
 /// Words that begin a statement of a loop program.
 const STATEMENTS: [&str; 2] = ["for", "if"];
-
-/// Element types of C without a number of bits, and their names here.
-const TYPES_OF_C: [(&str, &str); 7] = [
-    ("float", "f32"),
-    ("double", "f64"),
-    ("half", "f16"),
-    ("int", "i32"),
-    ("long", "i64"),
-    ("short", "i16"),
-    ("char", "i8"),
-];
-
-/// Returns the name of the element type that C or NumPy calls `word`.
-fn foreign_type(word: &str) -> Option<&'static str> {
-    let prefixes = [("bfloat", "bf"), ("float", "f"), ("uint", "u"), ("int", "i")];
-    let of_numpy = || {
-        let mut short = prefixes.into_iter().filter_map(|(long, short)| Some((word.strip_prefix(long)?, short)));
-        short.find_map(|(bits, short)| {
-            let name = format!("{short}{}", bits.trim_end_matches("_t"));
-            DTYPES.map(|d| d.name()).into_iter().find(|t| *t == name)
-        })
-    };
-    TYPES_OF_C.into_iter().find(|t| t.0 == word).map(|t| t.1).or_else(of_numpy)
-}
-
-/// Returns the end of a message about `word` where an element type should stand: the type that was meant, if one is near.
-fn meant_type(word: &str) -> String {
-    match foreign_type(word) {
-        Some(name) => format!("; did you mean `{name}`?"),
-        None => did_you_mean(word, &DTYPES.map(|d| d.name())),
-    }
-}
 
 /// The rest of a text.
 pub(in crate::language) struct Parser {
@@ -363,6 +324,9 @@ impl Parser {
         loop {
             let name = self.name("the name of the array")?;
             out.push(Array { access, dtype, name, shape: self.square()? });
+            if self.is("=") {
+                return self.fail("the end of the declaration: a value is assigned in a statement");
+            }
             if !self.accept(",") {
                 break;
             }
@@ -376,6 +340,9 @@ impl Parser {
         let mut out = vec![];
         while self.accept("[") {
             out.push(self.expression()?);
+            if self.is(",") {
+                return self.fail("`]`, since a `loop` writes elements as A[i][j]");
+            }
             self.expect("]")?;
         }
         Ok(out)
@@ -396,7 +363,7 @@ impl Parser {
     fn equation(&mut self) -> Checked<Equation> {
         let start = self.span();
         let (target, subscripts) = self.target()?;
-        let assign = self.assignment()?;
+        let assign = self.assignment("`=`, or an update such as `+=`, `max=` or `+=!`")?;
         let value = self.expression()?;
         let mut conditions = vec![];
         if self.accept_word("where") {
@@ -430,11 +397,7 @@ impl Parser {
 
     /// Parses the target of an assignment.
     fn target(&mut self) -> Checked<(Name, Vec<Expr>)> {
-        if let (Token::Word(word), Some((Token::Word(_), _))) = (self.peek(), self.tokens.get(self.position + 1))
-            && let Some((_, instead)) = ABSENT.into_iter().find(|a| a.0 == word)
-        {
-            return Err(Diagnostic::invalid(self.span(), format!("there is no `{word}`: {instead}")));
-        }
+        self.refuse_foreign_word()?;
         self.refuse_unknown_word()?;
         let name = self.name("the name of a tensor")?;
         let subscripts = match self.style {
@@ -445,6 +408,18 @@ impl Parser {
             Style::Square => self.square()?,
         };
         Ok((name, subscripts))
+    }
+
+    /// Refuses a word of another language that stands alone or before another word.
+    fn refuse_foreign_word(&self) -> Checked<()> {
+        let alone = matches!(self.following(), Token::Word(_) | Token::Symbol(";" | "}") | Token::End);
+        match self.peek() {
+            Token::Word(word) if alone => match hints::word(word) {
+                Some(instead) => Err(Diagnostic::invalid(self.span(), format!("there is no `{word}`: {instead}"))),
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        }
     }
 
     /// Refuses a word before another one where a loop program has an equation or a statement: it is meant as a keyword, or as
@@ -473,7 +448,7 @@ impl Parser {
         Err(Diagnostic::invalid(self.span(), message))
     }
 
-    fn assignment(&mut self) -> Checked<Assign> {
+    fn assignment(&mut self, wanted: &str) -> Checked<Assign> {
         match ASSIGNMENTS.into_iter().find(|a| self.is(a.0)) {
             Some((_, Assign::Update(Combine::Sub | Combine::Div))) if self.is_after("!") && self.is_joined() => {
                 let message = "only `+=!`, `*=!`, `min=!` and `max=!` start from a neutral element";
@@ -485,12 +460,18 @@ impl Parser {
                 self.step();
                 Ok(assign)
             }
-            None => self.fail("`=`, or an update such as `+=`, `max=` or `+=!`"),
+            None if self.is("-") && self.is_after("-") && self.is_joined() => {
+                Err(Diagnostic::invalid(self.span(), "there is no `--`: write `-= 1`"))
+            }
+            None => self.fail(wanted),
         }
     }
 
     fn statement(&mut self) -> Checked<Statement> {
         if self.accept_word("for") {
+            if self.is("(") {
+                return self.fail("the name of the loop's index, as in `for i in 0..N`");
+            }
             let index = self.name("the name of the loop's index")?;
             self.expect_word("in")?;
             let range = self.range()?;
@@ -510,6 +491,7 @@ impl Parser {
             let otherwise = if self.accept_word("else") { self.block()? } else { vec![] };
             return Ok(Statement::If { condition, body, otherwise });
         }
+        self.refuse_late_declaration()?;
         if !matches!(self.peek(), Token::Word(w) if reserved(w).is_none()) {
             return self.fail("`for`, `if`, an assignment or `}`");
         }
@@ -519,14 +501,29 @@ impl Parser {
             self.step();
         }
         let (target, subscripts) = self.target()?;
-        let assign = self.assignment()?;
+        let assign = self.assignment("`=`, or an update such as `+=` or `max=`")?;
         if let Assign::Reduce(_) = assign {
-            return Err(Diagnostic::invalid(self.last(), "a loop program initialises in a statement of its own"));
+            let message = "a loop program initialises in a statement of its own, as in `s = 0` before `s += x[i]`";
+            return Err(Diagnostic::invalid(self.last(), message));
         }
         let value = self.expression()?;
         let span = start.to(self.last());
         self.accept(";");
         Ok(Statement::Assign(Assignment { label, target, subscripts, assign, value, span }))
+    }
+
+    /// Refuses a declaration or initial values where a statement stands.
+    fn refuse_late_declaration(&self) -> Checked<()> {
+        let Token::Word(word) = self.peek() else { return Ok(()) };
+        let message = match &word[..] {
+            "init" | "sizes" => format!("`{word}` stands before the statements"),
+            "in" | "out" | "inout" | "temp" => "arrays are declared before the statements".into(),
+            _ if DTYPES.iter().any(|d| d.name() == word) => {
+                format!("arrays are declared before the statements, a variable as in `temp {word} s`")
+            }
+            _ => return Ok(()),
+        };
+        Err(Diagnostic::invalid(self.span(), message))
     }
 
     /// One statement, or several in braces.

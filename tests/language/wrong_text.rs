@@ -60,6 +60,62 @@ fn words_of_other_languages_are_answered_with_what_to_write() {
     assert!(message.ends_with("did you mean `vectorize`?"), "{message}");
 }
 
+/// Texts of C and Python are answered with what stands in their place.
+#[test]
+fn texts_of_other_languages_are_answered_with_what_to_write() {
+    let foreign = |statement: &str, message: &str, under: &str| {
+        says(&format!("loop f(N) {{ i32 x[N] temp i32 s {statement} }}"), message, under);
+    };
+    for (statement, foreign_text, instead) in [
+        ("x[0] = x[0] > 0 ? 1 : 2", "?", "write `select(condition, a, b)`"),
+        ("x[0] = x[0] >> 2", ">>", "write `shr(a, b)`"),
+        ("x[0] = 1 << 2", "<<", "write `shl(a, b)`"),
+        ("x[0] = x[0] & 2", "&", "write `bit_and(a, b)`"),
+        ("x[0] = x[0] | 2", "|", "write `bit_or(a, b)`"),
+        ("x[0] = x[0] ^ 2", "^", "write `bit_xor(a, b)`"),
+        ("x[0] = ~x[0]", "~", "write `bit_not(a)`"),
+        ("x[0] = x[0] ** 2", "**", "write `pow(a, b)`"),
+        ("x[0] %= 2", "%=", "write `x = x % n`"),
+        ("x[0]++", "++", "write `+= 1`"),
+        ("x[0] = 1 // one", "//", "a comment begins with `#`, and integers are divided by `/`"),
+        ("/* one */ x[0] = 1", "/*", "a comment begins with `#`"),
+        ("for i in 0..=3 x[i] = 1", "..=", "a range ends before its upper bound"),
+        ("x[0] = 1 return x", "return", "the outputs of a loop program are the arrays that it writes"),
+        ("for i in 0..N { x[i] = 1 break; }", "break", "a loop runs over all of its range"),
+        ("for i in 0..N if i > 1 and i < 4 x[i] = 1", "and", "write `&&`"),
+        ("for i in 0..N if i > 1 x[i] = 1 elif i > 0 x[i] = 2", "elif", "write `else if`"),
+    ] {
+        foreign(statement, &format!("there is no `{foreign_text}`: {instead}"), foreign_text);
+    }
+    foreign("x[0]--", "there is no `--`: write `-= 1`", "-");
+    for (number, instead) in
+        [("0x10", "16"), ("0b101", "5"), ("1_000", "1000"), ("2u", "2"), ("2f", "2.0"), ("2.5f", "2.5"), ("2.", "2.0")]
+    {
+        let message = format!("`{number}` is not how a number is written: write {instead}");
+        foreign(&format!("x[0] = {number}"), &message, number);
+    }
+    foreign(
+        "for (int i = 0; i < N; i += 1) x[i] = 1",
+        "expected the name of the loop's index, as in `for i in 0..N`",
+        "(",
+    );
+    foreign(
+        "for i in range(N) x[i] = 1",
+        "there is no function `range`, and a `loop` writes elements as A[i][j]: write `0..n`",
+        "range",
+    );
+    foreign("x[0, 0] = 1", "expected `]`, since a `loop` writes elements as A[i][j], found `,`", ",");
+    foreign("s = 1 i32 t", "arrays are declared before the statements, a variable as in `temp i32 s`", "i32");
+    foreign("s = 1 temp i32 t", "arrays are declared before the statements", "temp");
+    foreign("x[0] = 1 init { x[i] = 1 }", "`init` stands before the statements", "init");
+    says(
+        "loop f(N) { i32 x[N] temp i32 s = 1 x[0] = s }",
+        "expected the end of the declaration: a value is assigned in a statement, found `=`",
+        "=",
+    );
+    says("loop f(N) { i32 x[N] x[0] 3 }", "expected `=`, or an update such as `+=` or `max=`, found 3", "3");
+}
+
 /// A word where an element type should stand is answered with the types that there are, and the one that was meant.
 #[test]
 fn unknown_element_types() {
@@ -191,7 +247,12 @@ fn names_and_types() {
     says("loop f(N) { in f64 A[N] for i in 0..2 A[i] = 1 }", "`A` is an `in` array and cannot be written", "A");
     says("loop f(N) { temp f64 A[N], B[N] for i in 0..2 B[i] = 1 }", "nothing writes `A`", "A");
     says("loop f(N) { f64 A[N] init { B[i] = A[i] } A[0] = 1 }", "`A` is read before it is defined", "A[i]");
-    says("def f(f32(N) X) -> (f32(N) Y) { Y(i) = Y(i) }", "`Y` is read before it is defined", "Y(i)");
+    says("def f(f32(N) X) -> (f32(N) Y) { Y(i) = Y(i) }", "`Y` is read by the equation that defines it", "Y");
+    says(
+        "loop f(N) { f64 A[N] init { A[i] = A[i] + 1 } A[0] = 1 }",
+        "`A` is read by the equation that defines it: an equation of `init` reads what others define",
+        "A",
+    );
 }
 
 #[test]
@@ -215,8 +276,8 @@ fn ranges_and_bounds() {
     );
     says(
         "def f(f32(N) X) -> (Y) { Y(i) = X(i * i) }",
-        "the subscript `i * i` of `X` is not affine: sums of indices",
-        "i * i",
+        "the range of `i` cannot be inferred: it is in no subscript of an array of known shape",
+        "Y(i) = X(i * i)",
     );
     says("def f(f32(N) X) -> (Y) { Y(i) = X(X(i)) }", "`X(i)` is f32, which is not a type of subscripts", "X(i)");
     says(
@@ -241,7 +302,6 @@ fn ranges_and_bounds() {
         "subscript 0 of `A` is 8 at i=1, j=7, outside of 0..8",
         "A",
     );
-    says("loop f(N) { f64 A[N] for i in 0..N A[i*i] = 1 }", "the subscript `i * i` of `A` is not affine", "i*i");
     says(
         "loop f(N) { f64 A[N] for i in 0..N if A[i] > 2 A[i] = 1 }",
         "the condition `A[i] > 2` depends on data: choose",
@@ -270,6 +330,27 @@ fn ranges_and_bounds() {
     );
 }
 
+/// A subscript that is not affine is refused where its operations do not keep it inside.
+#[test]
+fn subscripts_that_may_be_outside() {
+    says(
+        "loop f(N) { f64 A[N] for i in 0..N A[i*i] = 1 }",
+        "subscript 0 of `A` may be from 0 to 49, outside of 0..8: keep it inside with `min`, `max` or `%`",
+        "A[i*i] = 1",
+    );
+    says(
+        "def f(f32(N) X) -> (Y) { Y(i) = X(i / 2) + X(3 - i) where i in 0..N Z(i) = X(i % 9) where i in 0..N }",
+        "subscript 0 of `X` may be from 0 to 8, outside of 0..8",
+        "Z(i) = X(i % 9) where i in 0..N",
+    );
+    says(
+        "loop f(N) { f64 A[N] in i64 B[N] for i in 0..N for j in 0..N A[i] += A[i + B[j]] }",
+        "subscripts of `A`, dimension 0: a subscript from data is one element of an integer array",
+        "A[i] += A[i + B[j]]",
+    );
+    says("def f(f32(N) X) -> (Y) { Y(i / 2) = X(i) }", "the subscript `i / 2` of `Y` is not affine", "i / 2");
+}
+
 /// A temporary has no values at the beginning: each read follows an assignment to its element, in the order of the text.
 #[test]
 fn temporaries_that_are_read_unassigned() {
@@ -285,7 +366,11 @@ fn temporaries_that_are_read_unassigned() {
         "`t[1]` is read at i=0, where nothing has been assigned to it",
         "x[i] = t[i] + t[i + 1]",
     );
-    refused("for i in 0..N s += x[i] t[0] = s", "`s` is read, where nothing has been assigned to it", "t[0] = s");
+    refused(
+        "for i in 0..N s += x[i] t[0] = s",
+        "nothing assigns to `s` before this updates it: begin with an assignment, as in `s = 0`",
+        "s += x[i]",
+    );
     refused("x[0] = s s = 1 t[0] = 1", "`s` is read, where nothing has been assigned to it", "x[0] = s");
     for accepted in [
         "t[0] = 0 for i in 0..N { x[i] = t[i] t[i + 1] = x[i] } s = 0",
@@ -318,8 +403,16 @@ fn sizes() {
     assert_eq!(of(&[], None), Ok(vec![4, 2]));
     assert_eq!(of(&[("M", 7), ("N", 9)], Some("A")), Ok(vec![7, 9]));
     assert_eq!(of(&[("K", 7)], None), Err("`f`: there is no size `K`: there are N, M".into()));
-    assert_eq!(of(&[("N", 0)], None), Err("the size `N` of `f` is 0, but sizes are 1 to 2147483648".into()));
-    assert_eq!(of(&[("N", -3)], None), Err("the size `N` of `f` is -3, but sizes are 1 to 2147483648".into()));
+    assert_eq!(
+        of(&[("N", 0)], None),
+        Err("the size `N` of `f` is 0, but sizes are 1 to 2147483648: a program without elements is not compiled"
+            .into())
+    );
+    assert_eq!(
+        of(&[("N", -3)], None),
+        Err("the size `N` of `f` is -3, but sizes are 1 to 2147483648: a program without elements is not compiled"
+            .into())
+    );
     assert_eq!(of(&[], Some("B")), Err("`f`: there is no set of sizes `B`: there are A".into()));
     let file = parse("t.tile", "def f(f32(N) X) -> (Y) { Y(i) = X(i) }").unwrap();
     let error = file.lower(&file.programs[0], &BTreeMap::new(), None).unwrap_err().to_string();

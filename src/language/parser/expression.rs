@@ -1,7 +1,8 @@
 //! Expressions, by precedence climbing.
 
-use super::{OPERATIONS, Parser, Style, meant_type};
+use super::{OPERATIONS, Parser, Style};
 use crate::expr::syntax::{COMPARISON, Expr, FUNCTIONS, Kind, OPERATORS};
+use crate::language::hints::{self, meant_type};
 use crate::language::lexer::{Token, reserved};
 use crate::language::source::{Checked, Diagnostic};
 use crate::runtime::error::did_you_mean;
@@ -115,9 +116,10 @@ impl Parser {
             Style::Square if self.is("[") => Ok(Kind::Element(name, self.square()?)),
             Style::Round if self.is("[") => self.fail("`(`: a `def` writes elements as A(i,j)"),
             Style::Square if self.is("(") => {
-                let near = match did_you_mean(&name.text, &FUNCTIONS.map(|f| f.0)) {
-                    none if none.is_empty() => meant_type(&name.text),
-                    near => near,
+                let near = match (hints::function(&name.text), did_you_mean(&name.text, &FUNCTIONS.map(|f| f.0))) {
+                    (Some(instead), _) => format!(": {instead}"),
+                    (None, none) if none.is_empty() => meant_type(&name.text),
+                    (None, near) => near,
                 };
                 let message = format!("there is no function `{name}`, and a `loop` writes elements as A[i][j]{near}");
                 Err(Diagnostic::invalid(name.span, message))
