@@ -304,6 +304,50 @@ fn subscripts_of_writes_are_checked() {
     assert!(error(of_float).contains("`x[i]` is f32, which is not a type of subscripts"), "{}", error(of_float));
 }
 
+/// Quotients, remainders, minima and products of indices are subscripts where their operations keep them inside.
+#[test]
+fn integer_expressions_of_indices_are_subscripts() {
+    let n = 37;
+    let y: Vec<i64> = (0..n).map(|i| i * i % 23 - 5).collect();
+    let at = |i: i64| y[i as usize];
+    let wrapped = |i: i64| i.rem_euclid(n) as usize;
+    let halves: Vec<i64> = (0..n).map(|i| at(i / 2) + 3 * at(i % 4)).collect();
+    let periodic: Vec<i64> = (0..n).map(|i| y[wrapped(i + 1)] - y[wrapped(i - 1)]).collect();
+    let clamped: Vec<i64> = (0..n).map(|i| at((i + 3).min(n - 1)) + at((i - 3).max(0))).collect();
+    let mut sums = vec![0; n as usize];
+    (0..n).for_each(|i| sums[i as usize / 3] += at(i));
+    let mut in_place = y.clone();
+    (0..n as usize).for_each(|i| in_place[i] += in_place[wrapped(i as i64 + 5)]);
+    let products: Vec<i64> = (0..n).map(|i| (0..6).map(|j| at((i % 6) * j)).sum()).collect();
+    let numbers: Vec<i64> = (0..n).map(|i| i.wrapping_mul(6364136223846793005).wrapping_add(at(i))).collect();
+    for (body, expected) in [
+        ("for i in 0..N x[i] = y[i / 2] + 3 * y[i % 4]", halves),
+        ("for i in 0..N x[i] = y[(i + 1) % N] - y[(i - 1) % N]", periodic),
+        ("for i in 0..N x[i] = y[min(i + 3, N - 1)] + y[max(i - 3, 0)]", clamped),
+        ("for i in 0..N x[i] = 0 for i in 0..N x[i / 3] += y[i]", sums),
+        ("for i in 0..N x[i] = y[i] for i in 0..N x[i] += x[(i + 5) % N]", in_place),
+        ("for i in 0..N { x[i] = 0 for j in 0..6 x[i] += y[i % 6 * j] }", products),
+        ("for i in 0..N x[i] = i * 6364136223846793005 + y[i]", numbers),
+    ] {
+        let program = model(&format!("loop p(N = {n}) {{ in i64 y[N]\n out i64 x[N]\n {body} }}"));
+        let module = Arc::new(program.compile_module(&Options::default()).unwrap().0);
+        for threads in [1, 2] {
+            let given = Tensor::new(&[n], &y);
+            let found = Session::new(module.clone(), threads).unwrap().run(&[("y", &given)]).unwrap();
+            assert_eq!(found[0].to_vec::<i64>(), expected, "{body}");
+        }
+    }
+    let def = model(
+        "def p(f32(M, N) X) -> (Y) { sizes S { M = 5, N = 8 } Y(i, j) = X(i, j / 2) + X(4 - i, (j + 3) % N) where j in 0..N }",
+    );
+    let x: Vec<f32> = (0..40).map(|v| v as f32).collect();
+    let module = Arc::new(def.compile_module(&Options::default()).unwrap().0);
+    let found = Session::new(module, 1).unwrap().run(&[("X", &Tensor::new(&[5, 8], &x))]).unwrap();
+    let value = |i: usize, j: usize| x[i * 8 + j / 2] + x[(4 - i) * 8 + (j + 3) % 8];
+    let expected: Vec<f32> = (0..40).map(|k| value(k / 8, k % 8)).collect();
+    assert_eq!(found[0].to_vec::<f32>(), expected);
+}
+
 fn model(text: &str) -> Model {
     let file = language::parse("p.tile", text).unwrap_or_else(|e| panic!("{e}"));
     Model::from_program(file, None, None).unwrap()

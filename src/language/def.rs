@@ -17,6 +17,7 @@ use crate::expr::syntax::{Expr as Text, Kind};
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Scalar};
 use crate::expr::{Affine, Var};
 use crate::language::environment::{Reader, Scope};
+use crate::poly::analysis::index_range::unbounded_subscript;
 use crate::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
 use crate::runtime::DType;
 use padding::Frame;
@@ -64,7 +65,7 @@ pub fn lower(def: &Def, sizes: &Sizes) -> Checked<Program> {
 /// The tensor expressions of `equations` over arrays that are declared elsewhere: those among `arrays` that they define,
 /// in the order of `arrays`.
 pub fn lower_initial(equations: &[Equation], arrays: &[TensorDecl], sizes: &Sizes, style: Style) -> Checked<Program> {
-    let mut builder = Builder::new(sizes, style);
+    let mut builder = Builder { initial: true, ..Builder::new(sizes, style) };
     builder.arrays = arrays.iter().map(|a| TensorDecl { role: Role::Output, ..a.clone() }).collect();
     builder.parts = vec![vec![]; arrays.len()];
     equations.iter().try_for_each(|e| builder.equation(e))?;
@@ -84,11 +85,15 @@ struct Builder<'a> {
     /// The parts of each array that are defined so far.
     parts: Vec<Vec<IndexBox>>,
     definitions: Vec<Definition>,
+    /// The equation of each definition.
+    spans: Vec<Span>,
+    /// True for the equations of `init`.
+    initial: bool,
 }
 
 impl<'a> Builder<'a> {
     fn new(sizes: &'a Sizes, style: Style) -> Builder<'a> {
-        Builder { sizes, style, arrays: vec![], parts: vec![], definitions: vec![] }
+        Builder { sizes, style, arrays: vec![], parts: vec![], definitions: vec![], spans: vec![], initial: false }
     }
 
     fn scope<'s>(&'s self, indices: &'s [String], read: &'s Reader<'s>) -> Scope<'s> {
@@ -116,7 +121,7 @@ impl<'a> Builder<'a> {
     }
 
     fn equation(&mut self, e: &Equation) -> Checked<()> {
-        if self.known(e).is_none() {
+        if self.known(e).is_none_or(|array| self.is_undefined(array)) {
             self.check_recursion(e)?;
         }
         let indices = self.indices(e);
@@ -189,12 +194,24 @@ impl<'a> Builder<'a> {
             }
         });
         let Some(span) = place else { return Ok(()) };
-        let message = format!(
-            "`{0}` is read by the equation that defines it: an equation of a `def` reads what others define; a `loop` can \
-             read `{0}` as it is written",
-            e.target
-        );
+        let message = match self.initial {
+            true => format!(
+                "`{0}` is read by the equation that defines it: an equation of `init` reads what others define; give each \
+                 element of `{0}` by its indices, or compute it in statements",
+                e.target
+            ),
+            false => format!(
+                "`{0}` is read by the equation that defines it: an equation of a `def` reads what others define; a `loop` \
+                 can read `{0}` as it is written",
+                e.target
+            ),
+        };
         Err(Diagnostic::invalid(span, message))
+    }
+
+    /// Returns true for an array that is not given and that no equation has defined yet.
+    fn is_undefined(&self, array: BufferId) -> bool {
+        self.arrays[array.0 as usize].role != Role::Input && self.parts[array.0 as usize].is_empty()
     }
 
     /// The array that an equation defines, where its type and shape are known.
@@ -243,8 +260,13 @@ impl<'a> Builder<'a> {
         }
         self.parts[target.0 as usize].push(part);
         definition.target = target;
-        self.definitions.push(definition);
+        self.push(definition, e.span);
         Ok(())
+    }
+
+    fn push(&mut self, definition: Definition, span: Span) {
+        self.definitions.push(definition);
+        self.spans.push(span);
     }
 
     /// `+=` and its like: the next version of a complete tensor.
@@ -274,13 +296,13 @@ impl<'a> Builder<'a> {
                 let reduced = self.add(TensorDecl { name, role: Role::Temporary, ..decl.clone() });
                 self.parts[reduced.0 as usize].push(part.clone());
                 definition.target = reduced;
-                self.definitions.push(definition.clone());
+                self.push(definition.clone(), e.span);
                 Expr::load(reduced, all.clone())
             }
         };
         let new = self.add(decl);
         self.parts[new.0 as usize].push(part);
-        self.definitions.push(Definition {
+        let combined = Definition {
             target: new,
             iterators: definition.iterators[..rank].to_vec(),
             outer: rank,
@@ -289,7 +311,8 @@ impl<'a> Builder<'a> {
             reduce: None,
             conditions: vec![],
             body: Expr::binary(op, Expr::load(old, all), added),
-        });
+        };
+        self.push(combined, e.span);
         Ok(())
     }
 
@@ -355,7 +378,11 @@ impl<'a> Builder<'a> {
             d.body = d.body.rewrite_loads(&mut |a| Expr::Load(Access { buffer: renumbered(a.buffer), ..a }));
         }
         let tensors = order.iter().map(|id| self.arrays[id.0 as usize].clone()).collect();
-        Ok(Program { tensors, definitions: self.definitions })
+        let program = Program { tensors, definitions: self.definitions };
+        match unbounded_subscript(&program) {
+            Some((definition, error)) => Err(Diagnostic { span: self.spans[definition], error }),
+            None => Ok(program),
+        }
     }
 }
 

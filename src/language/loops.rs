@@ -16,6 +16,7 @@ use crate::expr::syntax::{Expr as Text, Function, Kind, Name};
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};
 use crate::language::environment::{Reader, Scope};
+use crate::poly::analysis::index_range::unbounded_subscript;
 use crate::poly::analysis::legality::instance_name;
 use crate::poly::analysis::unwritten::{UnwrittenRead, unwritten_read};
 use crate::poly::normalize::rounding;
@@ -32,9 +33,12 @@ const STATEMENTS: usize = 200;
 /// The Scop of a loop program, its arrays in their order.
 pub fn lower(program: &Program, sizes: &BTreeMap<String, i64>) -> Checked<Scop> {
     let (scop, spans) = lower_from(program, sizes, i64::MAX)?;
+    if let Some((statement, error)) = unbounded_subscript(&scop.as_definitions()) {
+        return Err(Diagnostic { span: spans[statement], error });
+    }
     let read = unwritten_read(&scop).map_err(|error| Diagnostic { span: program.name.span, error })?;
     match read {
-        Some(read) => Err(unwritten(&scop, &read, spans[read.statement.0 as usize])),
+        Some(read) => Err(unwritten(&scop, &read, &spans)),
         None => Ok(scop),
     }
 }
@@ -313,7 +317,7 @@ impl Walk<'_> {
         let scope = self.scope(&nest.indices, &read);
         let target = scope.resolve(a.target.span, &a.target, a.subscripts.len())?;
         let dtype = self.arrays[target.0 as usize].dtype;
-        let index = a.subscripts.iter().map(|e| scope.subscript(&a.target, e)).collect::<Checked<Vec<Index>>>()?;
+        let index = a.subscripts.iter().map(|e| scope.subscript(e)).collect::<Checked<Vec<Index>>>()?;
         let element = Access { buffer: target, index, guard: vec![], otherwise: None };
         self.inside(a.target.span, element.clone(), &[], nest)?;
         let value = scope.value(&a.value, dtype)?;
@@ -410,8 +414,18 @@ impl Walk<'_> {
     }
 }
 
-fn unwritten(scop: &Scop, read: &UnwrittenRead, span: Span) -> Diagnostic {
+/// The error of a read before an assignment; where nothing assigns to the array, at the first update of it.
+fn unwritten(scop: &Scop, read: &UnwrittenRead, spans: &[Span]) -> Diagnostic {
     let (name, s) = (&scop.tensor(read.tensor).name, scop.statement(read.statement));
+    let mut writers = scop.ids().filter(|&id| scop.statement(id).target == read.tensor);
+    if let Some(update) = writers.next().filter(|&id| scop.statement(id).reduce.is_some())
+        && writers.all(|id| scop.statement(id).reduce.is_some())
+    {
+        let message =
+            format!("nothing assigns to `{name}` before this updates it: begin with an assignment, as in `{name} = 0`");
+        return Diagnostic::invalid(spans[update.0 as usize], message);
+    }
+    let span = spans[read.statement.0 as usize];
     let element: String = read.element.iter().map(|i| format!("[{i}]")).collect();
     let place = match s.iterators.is_empty() {
         true => String::new(),

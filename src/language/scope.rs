@@ -19,6 +19,14 @@ use crate::runtime::text::count;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+/// An expression as a form over indices.
+enum Form {
+    Affine(Affine),
+    /// Affine, but for a number that forms do not hold.
+    TooLarge(Diagnostic),
+    Other,
+}
+
 /// A read that nothing is added to.
 pub fn plain(_: Span, access: Access, _: &[Affine]) -> Checked<Access> {
     Ok(access)
@@ -94,29 +102,44 @@ impl Scope<'_> {
         }
     }
 
-    /// The affine form of `e`, `None` when it is something else.
+    /// The affine form of `e`, `None` when it is something else; numbers that are too large for one are an error.
     pub fn affine(&self, e: &Text) -> Checked<Option<Affine>> {
-        let overflow = || Diagnostic::invalid(e.span, format!("`{}` is too large a number", self.show(e)));
+        match self.form(e)? {
+            Form::Affine(a) => Ok(Some(a)),
+            Form::TooLarge(problem) => Err(problem),
+            Form::Other => Ok(None),
+        }
+    }
+
+    fn form(&self, e: &Text) -> Checked<Form> {
+        let checked = |a: Option<Affine>| match a {
+            Some(a) => Form::Affine(a),
+            None => Form::TooLarge(Diagnostic::invalid(e.span, format!("`{}` is too large a number", self.show(e)))),
+        };
+        let zero = Affine::constant(0);
         Ok(match &e.kind {
-            Kind::Integer(v) => Some(Affine::constant(*v)),
+            Kind::Integer(v) => Form::Affine(Affine::constant(*v)),
             Kind::Name(name) => match (self.index(name), self.sizes.get(name)) {
-                (Some(v), _) => Some(Affine::var(v)),
-                (None, Some(size)) => Some(Affine::constant(*size)),
-                (None, None) if self.array(name).is_some() => None,
+                (Some(v), _) => Form::Affine(Affine::var(v)),
+                (None, Some(size)) => Form::Affine(Affine::constant(*size)),
+                (None, None) if self.array(name).is_some() => Form::Other,
                 (None, None) => return Err(self.unknown(e.span, name)),
             },
-            Kind::Negate(a) => match self.affine(a)? {
-                Some(a) => Some(combine(&Affine::constant(0), &a, -1).ok_or_else(overflow)?),
-                None => None,
+            Kind::Negate(a) => match self.form(a)? {
+                Form::Affine(a) => checked(combine(&zero, &a, -1)),
+                other => other,
             },
             Kind::Binary(operator, a, b) => {
-                let (Some(x), Some(y)) = (self.affine(a)?, self.affine(b)?) else { return Ok(None) };
-                let zero = Affine::constant(0);
+                let (x, y) = match (self.form(a)?, self.form(b)?) {
+                    (Form::Affine(x), Form::Affine(y)) => (x, y),
+                    (large @ Form::TooLarge(_), _) | (_, large @ Form::TooLarge(_)) => return Ok(large),
+                    _ => return Ok(Form::Other),
+                };
                 match operator {
-                    Operator::Add => Some(combine(&x, &y, 1).ok_or_else(overflow)?),
-                    Operator::Sub => Some(combine(&x, &y, -1).ok_or_else(overflow)?),
-                    Operator::Mul if y.is_constant() => Some(combine(&zero, &x, y.constant).ok_or_else(overflow)?),
-                    Operator::Mul if x.is_constant() => Some(combine(&zero, &y, x.constant).ok_or_else(overflow)?),
+                    Operator::Add => checked(combine(&x, &y, 1)),
+                    Operator::Sub => checked(combine(&x, &y, -1)),
+                    Operator::Mul if y.is_constant() => checked(combine(&zero, &x, y.constant)),
+                    Operator::Mul if x.is_constant() => checked(combine(&zero, &y, x.constant)),
                     Operator::Div | Operator::Mod if x.is_constant() && y.is_constant() => {
                         if y.constant == 0 {
                             return Err(Diagnostic::invalid(e.span, format!("`{}` divides by zero", self.show(e))));
@@ -125,12 +148,12 @@ impl Scope<'_> {
                             Operator::Div => x.constant.checked_div(y.constant),
                             _ => x.constant.checked_rem_euclid(y.constant).filter(|_| y.constant > 0),
                         };
-                        Some(Affine::constant(quotient.ok_or_else(overflow)?))
+                        checked(quotient.map(Affine::constant))
                     }
-                    _ => None,
+                    _ => Form::Other,
                 }
             }
-            _ => None,
+            _ => Form::Other,
         })
     }
 
@@ -304,12 +327,15 @@ impl Scope<'_> {
         Ok(Expr::binary(op, self.value(a, want)?, self.value(b, want)?))
     }
 
-    /// Integer arithmetic on indices in one piece.
+    /// Integer arithmetic on indices in one piece; numbers that are too large for that are left to the operations.
     fn index_form(&self, e: &Text, want: DType) -> Checked<Option<Affine>> {
         if want != DType::I64 || self.reads_data(e) {
             return Ok(None);
         }
-        Ok(self.affine(e)?.filter(|a| !a.is_constant()))
+        Ok(match self.form(e)? {
+            Form::Affine(a) if !a.is_constant() => Some(a),
+            _ => None,
+        })
     }
 
     fn real(&self, e: &Text, v: f64, want: DType) -> Checked<Expr> {
@@ -333,30 +359,23 @@ impl Scope<'_> {
 
     fn element(&self, span: Span, name: &str, subscripts: &[Text]) -> Checked<Expr> {
         let buffer = self.resolve(span, name, subscripts.len())?;
-        let index = subscripts.iter().map(|e| self.subscript(name, e)).collect::<Checked<_>>()?;
+        let index = subscripts.iter().map(|e| self.subscript(e)).collect::<Checked<_>>()?;
         let access = Access { buffer, index, guard: vec![], otherwise: None };
         let facts = self.facts.borrow().clone();
         (self.read)(span, access, &facts).map(Expr::Load)
     }
 
-    /// A subscript of a read: affine, or an integer from an array.
-    pub fn subscript(&self, name: &str, e: &Text) -> Checked<Index> {
+    /// A subscript: affine, or another integer expression over indices and arrays.
+    pub fn subscript(&self, e: &Text) -> Checked<Index> {
         if let Some(affine) = self.affine(e)? {
             return Ok(Index::Affine(affine));
         }
-        if !self.reads_data(e) {
-            return Err(self.not_affine(name, e));
+        let dtype = self.dtype(e)?.unwrap_or(DType::I64);
+        if dtype.is_float() || dtype == DType::Bool {
+            let message = format!("`{}` is {dtype}, which is not a type of subscripts", self.show(e));
+            return Err(Diagnostic::invalid(e.span, message));
         }
-        match self.dtype(e)? {
-            Some(dtype) if !dtype.is_float() && dtype != DType::Bool => {
-                Ok(Index::Value(Box::new(self.value(e, dtype)?)))
-            }
-            Some(dtype) => Err(Diagnostic::invalid(
-                e.span,
-                format!("`{}` is {dtype}, which is not a type of subscripts", self.show(e)),
-            )),
-            None => Err(self.not_affine(name, e)),
-        }
+        Ok(Index::Value(Box::new(self.value(e, dtype)?)))
     }
 }
 

@@ -83,12 +83,29 @@ impl Program {
                 return Err(Diagnostic::invalid(self.name.span, message));
             };
             if !(1..=LARGEST).contains(&value) {
-                let message = format!("the size `{name}` of `{}` is {value}, but sizes are 1 to {LARGEST}", self.name);
-                return Err(Diagnostic::invalid(self.name.span, message));
+                let message = format!(
+                    "the size `{name}` of `{}` is {value}, but sizes are 1 to {LARGEST}: a program without elements is not \
+                     compiled",
+                    self.name
+                );
+                let given = values.contains_key(name);
+                let place = if given { None } else { self.place_of(name, value) };
+                return Err(Diagnostic::invalid(place.unwrap_or(self.name.span), message));
             }
             bound.insert(name.clone(), value);
         }
         Ok(bound)
+    }
+
+    /// The place in the text where the size called `name` has this value.
+    fn place_of(&self, name: &str, value: i64) -> Option<Span> {
+        let of_sets = self.sizes.iter().flat_map(|set| &set.values).map(|v| (&v.0, Some(v.1)));
+        let of_parameters = match &self.body {
+            Body::Loop { parameters, .. } => &parameters[..],
+            Body::Def { .. } => &[],
+        };
+        let mut all = of_sets.chain(of_parameters.iter().map(|p| (&p.name, p.value)));
+        all.find(|(n, v)| n.text == name && *v == Some(value)).map(|(n, _)| n.span)
     }
 
     /// The sizes that have no value where `values` are given and no set is chosen.

@@ -126,7 +126,7 @@ impl Builder<'_> {
             return Ok(());
         }
         for (text, &extent) in texts.iter().zip(&decl.shape) {
-            if let Index::Affine(form) = scope.subscript(name, text)? {
+            if let Index::Affine(form) = scope.subscript(text)? {
                 out.push(Subscript { form, extent, text: format!("{} of {name}", self.show(text)) });
             }
         }

@@ -6,9 +6,9 @@
 //! inside the interval never reach out of bounds. A subscript of another form is inside by the
 //! intervals of its operations, or `Unsupported`, never an unchecked access.
 
-use crate::expr::narrow::Names;
+use crate::expr::narrow::{Interval, Names};
 use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index};
-use crate::poly::statement::{Program, Role};
+use crate::poly::statement::{Definition, Iterator, Program, Role, ranges};
 use crate::runtime::{DType, Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -25,25 +25,35 @@ pub struct IndexRange {
 /// The ranges that every gather and scatter of the program needs; none when the types of the index tensors suffice.
 pub fn index_ranges(program: &Program) -> Result<Vec<IndexRange>> {
     let mut ranges: Vec<IndexRange> = vec![];
+    program.definitions.iter().try_for_each(|definition| add_ranges(program, definition, &mut ranges))?;
+    Ok(ranges)
+}
+
+/// Returns the first definition with a subscript that is not known to stay inside of its dimension, and why not.
+pub fn unbounded_subscript(program: &Program) -> Option<(usize, Error)> {
+    let of = |(i, definition)| Some((i, add_ranges(program, definition, &mut vec![]).err()?));
+    program.definitions.iter().enumerate().find_map(of)
+}
+
+/// Adds the ranges that the subscripts of one definition need.
+fn add_ranges(program: &Program, definition: &Definition, ranges: &mut Vec<IndexRange>) -> Result<()> {
     let mut failure = None;
     let mut need = |buffer: BufferId, index: &[Index]| {
         for (d, index) in index.iter().enumerate() {
             if let Index::Value(value) = index {
-                match range_of(program, buffer, d, value) {
-                    Ok(Some(range)) => add(&mut ranges, range),
+                match range_of(program, &definition.iterators, (buffer, d), value) {
+                    Ok(Some(range)) => add(ranges, range),
                     Ok(None) => {}
-                    Err(e) => failure = Some(e),
+                    Err(e) => failure = failure.take().or(Some(e)),
                 }
             }
         }
     };
-    for definition in &program.definitions {
-        need(definition.target, &definition.subscripts());
-        for e in definition.computed.iter().map(|c| &c.1).chain([&definition.body]) {
-            e.visit_accesses(&mut |access| need(access.buffer, &access.index));
-        }
+    need(definition.target, &definition.subscripts());
+    for e in definition.computed.iter().map(|c| &c.1).chain([&definition.body]) {
+        e.visit_accesses(&mut |access| need(access.buffer, &access.index));
     }
-    failure.map_or(Ok(ranges), Err)
+    failure.map_or(Ok(()), Err)
 }
 
 fn add(ranges: &mut Vec<IndexRange>, new: IndexRange) {
@@ -59,14 +69,28 @@ fn add(ranges: &mut Vec<IndexRange>, new: IndexRange) {
 
 /// Returns the interval in which the elements of the index tensor must lie for dimension `d` of a tensor, subscripted by
 /// `value`.
-fn range_of(program: &Program, buffer: BufferId, d: usize, value: &Expr) -> Result<Option<IndexRange>> {
+fn range_of(
+    program: &Program,
+    iterators: &[Iterator],
+    (buffer, d): (BufferId, usize),
+    value: &Expr,
+) -> Result<Option<IndexRange>> {
     let tensor = &program.tensors[buffer.0 as usize];
     let unsupported =
         |why: &str| Err(Error::Unsupported(format!("subscripts of `{}`, dimension {d}: {why}", tensor.name)));
     let Some(function) = function_of(program, value) else {
-        return match is_always_inside(program, value, tensor.shape[d]) {
-            true => Ok(None),
-            false => unsupported("its subscript is not a simple function of one index tensor"),
+        let (extent, known) = (tensor.shape[d], operations_range(program, iterators, value));
+        return match known {
+            Some((low, high)) if 0 <= low && high < extent => Ok(None),
+            Some((low, high)) if !value.any(&mut |e| matches!(e, Expr::Load(_))) => Err(Error::Invalid(format!(
+                "subscript {d} of `{}` may be from {low} to {high}, outside of 0..{extent}: keep it inside with `min`, `max` \
+                 or `%`",
+                tensor.name
+            ))),
+            _ => unsupported(
+                "a subscript from data is one element of an integer array, with numbers added or multiplied; of other \
+                 elements and of indices, as in `i + x[j]`, it is kept inside with `min` and `max`, `%` or `bit_and`",
+            ),
         };
     };
     let extent = tensor.shape[d] as i128;
@@ -111,11 +135,10 @@ fn range_of(program: &Program, buffer: BufferId, d: usize, value: &Expr) -> Resu
     }))
 }
 
-/// Returns true for a subscript that is inside the extent whatever the data are: the low bits of a number, say.
-fn is_always_inside(program: &Program, value: &Expr, extent: i64) -> bool {
+/// Returns the interval of a subscript whatever the data are, by its operations: that of the low bits of a number, say.
+fn operations_range(program: &Program, iterators: &[Iterator], value: &Expr) -> Option<Interval> {
     let dtype = |b: BufferId| program.tensors[b.0 as usize].dtype;
-    let names = Names { dtype: &dtype, bounds: &|_| (i64::MIN, i64::MAX), is_table: &|_| false };
-    names.range(value).is_some_and(|(low, high)| 0 <= low && high < extent)
+    Names { dtype: &dtype, bounds: &|a| a.bounds(ranges(iterators)), is_table: &|_| false }.range(value)
 }
 
 /// Elements of a tensor known from outside.
@@ -333,13 +356,13 @@ mod tests {
     use super::*;
     use crate::expr::Scalar;
     use crate::expr::{Affine, Var};
-    use crate::poly::statement::{Definition, Iterator, TensorDecl};
+    use crate::poly::statement::TensorDecl;
 
     const N: i64 = 10;
 
     /// `y(i) = data(subscript)` with `data` of N elements (0), index tensors `ids` (1, i64 × 6 × 2) and `small` (2, u8 × 6),
     /// and a temporary `t` (4, i64 × 6) that is `body` of the index tensors.
-    fn ranges(subscript: Expr, body: Option<Expr>) -> Result<Vec<IndexRange>> {
+    fn found(subscript: Expr, body: Option<Expr>) -> Result<Vec<IndexRange>> {
         let tensor = |name: &str, dtype, shape: &[i64], role| TensorDecl::new(name, dtype, shape, role);
         let define = |target, body| Definition {
             target: BufferId(target),
@@ -384,9 +407,9 @@ mod tests {
     }
 
     fn interval(subscript: Expr) -> (i64, i64) {
-        let found = ranges(subscript, None).unwrap();
-        assert_eq!(found.len(), 1);
-        (found[0].lower, found[0].upper)
+        let needed = found(subscript, None).unwrap();
+        assert_eq!(needed.len(), 1);
+        (needed[0].lower, needed[0].upper)
     }
 
     /// A negative subscript counts from the end.
@@ -410,28 +433,28 @@ mod tests {
         assert_eq!(interval(bin(BinaryOp::Mul, c(-4), ids(0))), (-2, 0));
         assert_eq!(interval(bin(BinaryOp::Max, ids(0), c(0))), (i64::MIN, N - 1));
         let clamped = bin(BinaryOp::Min, bin(BinaryOp::Max, ids(0), c(0)), c(N - 1));
-        assert_eq!(ranges(clamped, None).unwrap(), []);
+        assert_eq!(found(clamped, None).unwrap(), []);
         let empty = interval(bin(BinaryOp::Max, ids(0), c(N)));
         assert!(empty.0 > empty.1);
     }
 
     #[test]
     fn components_are_checked_by_themselves() {
-        let found = ranges(ids(1), None).unwrap();
-        assert_eq!((found[0].tensor, found[0].offset, found[0].stride), (BufferId(1), 1, 2));
+        let needed = found(ids(1), None).unwrap();
+        assert_eq!((needed[0].tensor, needed[0].offset, needed[0].stride), (BufferId(1), 1, 2));
         let t = Expr::load(BufferId(4), vec![Affine::var(Var(0))]);
-        let through = ranges(wrapped(t), Some(bin(BinaryOp::Add, ids(1), c(1)))).unwrap();
+        let through = found(wrapped(t), Some(bin(BinaryOp::Add, ids(1), c(1)))).unwrap();
         assert_eq!((through[0].offset, through[0].lower, through[0].upper), (1, -N - 1, N - 2));
     }
 
     #[test]
     fn what_cannot_be_judged_is_refused() {
         let sum_of_two = bin(BinaryOp::Add, ids(0), ids(1));
-        assert!(matches!(ranges(sum_of_two, None), Err(Error::Unsupported(_))));
+        assert!(matches!(found(sum_of_two, None), Err(Error::Unsupported(_))));
         let quotient = bin(BinaryOp::Div, ids(0), c(2));
-        assert!(matches!(ranges(quotient, None), Err(Error::Unsupported(_))));
-        assert!(matches!(ranges(c(N), None), Err(Error::Unsupported(_))));
-        assert_eq!(ranges(c(N - 1), None).unwrap(), []);
+        assert!(matches!(found(quotient, None), Err(Error::Unsupported(_))));
+        assert!(matches!(found(c(N), None), Err(Error::Unsupported(_))));
+        assert_eq!(found(c(N - 1), None).unwrap(), []);
     }
 
     #[test]
@@ -440,14 +463,14 @@ mod tests {
         let both = bin(BinaryOp::And, ids(1), masked(5));
         let sum = bin(BinaryOp::Add, masked(7), bin(BinaryOp::Mod, ids(1), c(3)));
         for inside in [masked(N - 1), bin(BinaryOp::Mod, ids(0), c(N)), both, sum] {
-            assert_eq!(ranges(inside, None).unwrap(), []);
+            assert_eq!(found(inside, None).unwrap(), []);
         }
         let beyond = bin(BinaryOp::Add, masked(7), bin(BinaryOp::Mod, ids(1), c(4)));
         let below = bin(BinaryOp::Sub, masked(7), c(1));
         let signed = bin(BinaryOp::And, ids(0), c(-8));
         let open = bin(BinaryOp::Min, masked(7), ids(1));
         for outside in [masked(N), bin(BinaryOp::Mod, ids(0), c(N + 1)), beyond, below, signed, open] {
-            assert!(matches!(ranges(outside, None), Err(Error::Unsupported(_))));
+            assert!(matches!(found(outside, None), Err(Error::Unsupported(_))));
         }
     }
 
@@ -455,7 +478,7 @@ mod tests {
     fn narrow_types_need_a_check_only_when_they_reach_out() {
         let small = Expr::cast(DType::I64, Expr::load(BufferId(2), vec![Affine::var(Var(0))]));
         assert_eq!(interval(small.clone()), (0, N - 1));
-        assert_eq!(ranges(bin(BinaryOp::Min, small, c(9)), None).unwrap(), []);
+        assert_eq!(found(bin(BinaryOp::Min, small, c(9)), None).unwrap(), []);
     }
 
     #[test]
