@@ -244,6 +244,27 @@ fn instructions_that_are_missing_at_the_end_are_refused() {
     }
 }
 
+/// An instruction that stands twice does not make up for one that is missing.
+#[test]
+fn instructions_out_of_order_are_refused() {
+    let text = "function f (parallel 1, 2 gpr, 0 vector registers, 0 scratch bytes) {
+        r0 = argument 0
+        r1 = 5
+        store i64 r1, [r0]
+    }";
+    let function = text::parse(text).unwrap().remove(0);
+    for target in [Target::avx2(), Target::neon()] {
+        let mut allocation = regalloc::allocate(&function, &target).unwrap();
+        let place = |allocation: &Allocation, number: u32| {
+            allocation.steps.iter().position(|s| matches!(s, Step::Inst { origin, .. } if *origin == number)).unwrap()
+        };
+        allocation.steps.remove(place(&allocation, 2));
+        let constant = place(&allocation, 1);
+        allocation.steps.insert(constant, allocation.steps[constant].clone());
+        refused(&function, &allocation, &target, "it is out of order");
+    }
+}
+
 /// The stack pointer and others that the emitter keeps for itself.
 #[test]
 fn registers_that_may_not_be_allocated_are_refused() {

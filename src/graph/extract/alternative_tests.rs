@@ -3,6 +3,7 @@
 use super::candidate::Terms;
 use super::constraint_set::Constraints;
 use super::exchange::Exchange;
+use super::greedy::{self, Greedy};
 use super::problem::Problem;
 use super::program::Constraint;
 use super::tests::unpriced;
@@ -75,5 +76,20 @@ fn an_exchange_needs_a_candidate_for_each_operand() {
         let mut exchange = Exchange::new(&problem, &chosen);
         exchange.run(&measure);
         assert_eq!(exchange.chosen[both], Some(if missing.is_none() { sum } else { product }), "{missing:?}");
+    }
+}
+
+/// Preferred candidates that lie on no cycle stay, also those of classes that read others.
+#[test]
+fn preferred_candidates_without_a_cycle_stay() {
+    let (loaded, target) = (product_or_sum(), Target::avx512());
+    let (network, prices) = (&loaded.network, unpriced(&target));
+    let problem = Problem::new(network, &network.outputs, &prices, Terms::Current).unwrap();
+    let ([both, product, sum], _) = product_or_sum_sites(&problem);
+    let (greedy, _) = greedy::solve(&problem, &mut Constraints::new(&problem)).unwrap();
+    for way in [product, sum] {
+        let mut preferred = vec![Some(0); problem.classes.len()];
+        preferred[both] = Some(way);
+        assert_eq!(Greedy::acyclic(&problem, &preferred, &greedy).chosen, preferred);
     }
 }

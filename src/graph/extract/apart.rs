@@ -217,6 +217,18 @@ pub fn fixed(program: &BinaryProgram) -> Vec<Option<bool>> {
 mod tests {
     use super::*;
 
+    /// The answer of a window is taken, and the next window holds it.
+    #[test]
+    fn windows_improve_the_values() {
+        let rows = (0..4).map(|i| Constraint { terms: vec![(i, 1), (i + 1, 1)], least: 1, equal: false }).collect();
+        let program = BinaryProgram { cost: vec![3.0, 2.0, 3.0, 2.0, 3.0], rows };
+        let mut out = Together { values: vec![], bound: None, how: SolutionMethod::Start, windows: (0, 0) };
+        let position = [0, 1, 2, 3, 4];
+        let values = by_windows(&program, vec![true; 5], &position, 3, &mut Memo::default(), &mut out);
+        assert!(program.holds(&values) && out.windows == (2, 2), "{:?}", out.windows);
+        assert_eq!(program.total(&values), 4.0);
+    }
+
     #[test]
     fn the_work_of_all_programs_together_is_bounded() {
         let row = Constraint { terms: vec![(0, 1), (1, 1)], least: 1, equal: false };

@@ -319,7 +319,7 @@ impl Greedy {
     }
 
     /// The `preferred` candidates, with those of `other` where they lie on a cycle.
-    fn acyclic(problem: &Problem, preferred: &[Option<usize>], other: &Greedy) -> Greedy {
+    pub fn acyclic(problem: &Problem, preferred: &[Option<usize>], other: &Greedy) -> Greedy {
         let n = preferred.len();
         let mut out = Greedy { chosen: vec![None; n], order: vec![] };
         let mut missing = vec![usize::MAX; n];

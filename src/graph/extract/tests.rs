@@ -498,17 +498,17 @@ fn only_the_ends_of_a_chain_change_their_layout() {
     assert_eq!(converted(true), [&ends[..], &[pair("max", DType::F32)]].concat());
 }
 
-/// Convolutions of 1x1 and 3x3 taps, the latter with strides 1 and 2; those with stride 1 have `channels` channels and a bias.
+/// Convolutions of 1x1 and 3x3 taps, the latter with strides 1 and 2; the first makes twice as many channels of `channels`, with a bias.
 fn convolutions(channels: i64, size: i64) -> Graph {
     let mut b = GraphBuilder::new("convolutions");
     let weights =
         |b: &mut GraphBuilder, shape: &[i64]| b.constant(Tensor::seeded(DType::F32, shape, 3, shape[2] as u64, 2));
     let x = b.input("x", DType::F32, &[1, channels, size, size]);
-    let w = weights(&mut b, &[channels, channels, 3, 3]);
+    let w = weights(&mut b, &[2 * channels, channels, 3, 3]);
     let y = b.conv2d(x, w, 1, 1).unwrap();
-    let bias = weights(&mut b, &[1, channels, 1, 1]);
+    let bias = weights(&mut b, &[1, 2 * channels, 1, 1]);
     let y = b.add(y, bias).unwrap();
-    let w = weights(&mut b, &[channels, channels, 1, 1]);
+    let w = weights(&mut b, &[channels, 2 * channels, 1, 1]);
     let y = b.conv2d(y, w, 1, 0).unwrap();
     let w = weights(&mut b, &[8, channels, 3, 3]);
     let y = b.conv2d(y, w, 2, 1).unwrap();
@@ -534,7 +534,7 @@ fn the_runner_up_is_dearer_than_the_choice() {
             assert!(forced.layers[0].chosen.predicted_us >= runner_up.predicted_us, "{report}{forced}");
         }
         assert_eq!(layer.error_bound.is_some(), layer.chosen.algorithm != Algorithm::Direct);
-        assert_eq!(layer.shape, format!("{channels}x{size}x{size}, {channels} of 3x3"));
+        assert_eq!(layer.shape, format!("{channels}x{size}x{size}, {} of 3x3", 2 * channels));
         assert!(layer.name.is_some());
         assert_eq!(report.error_bound, layer.error_bound);
         // The convolution, and three parts for each of three tiles; the weights of other convolutions have no rival.
