@@ -377,11 +377,12 @@ fn constants_of_loops_stay_in_spare_registers() {
 /// A prefetch on AArch64, which changes no result, has the base and the offset of the load behind it.
 #[test]
 fn a_prefetch_of_neon_names_its_address() {
-    let text = "function f (parallel 1, 2 gpr, 0 vector registers, 0 scratch bytes) {
-        r0 = argument 0
+    let text = "function f (parallel 1, 3 gpr, 0 vector registers, 0 scratch bytes) {
+        r0 = argument 1
+        r1 = argument 0
         prefetch [r0 + 64]
-        r1 = load i64 [r0 + 64]
-        store i64 r1, [r0]
+        r2 = load i64 [r0 + 64]
+        store i64 r2, [r1]
     }";
     let function = crate::codegen::vcode::text::parse(text).unwrap().remove(0);
     let target = Target::neon();
@@ -392,4 +393,5 @@ fn a_prefetch_of_neon_names_its_address() {
     // prfm pldl2keep, [base, 64] and ldr x, [base, 64]
     let (prefetch, load) = (find(0xffc0_001f, 0xf980_0002), find(0xffff_fc00, 0xf940_2000));
     assert_eq!(prefetch & 0x003f_ffe0, load & 0x003f_ffe0, "{prefetch:#x} {load:#x}");
+    assert!(prefetch >> 5 & 31 != 0, "a base whose number shows: {prefetch:#x}");
 }
