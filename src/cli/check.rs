@@ -88,7 +88,11 @@ impl Arguments {
                     return Err(error);
                 }
             };
-            for schedule in file.schedules_of(program) {
+            let schedules = file.schedules_of(program);
+            if schedules.is_empty() {
+                out.push_str(&format!("{}: valid, without a schedule\n", program.name));
+            }
+            for schedule in schedules {
                 progress.stage(format!("checking {} for {}", schedule.name, program.name));
                 count += 1;
                 let verdict =
@@ -99,7 +103,6 @@ impl Arguments {
         }
         progress.stage("");
         match (count, refused) {
-            (0, _) => Err(Error::Invalid(format!("{name} has no schedules to check"))),
             (_, 0) => Ok(out),
             (_, _) => {
                 print(&out)?;
