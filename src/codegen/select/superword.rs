@@ -15,9 +15,10 @@ use crate::codegen::Target;
 use crate::codegen::select::tree::{Loop, Node, Pointer, Tree};
 use crate::codegen::vcode::{Inst, VType};
 use crate::runtime::DType;
-use copies::{Copies, SHORTEST};
+use copies::{Copies, SHORTEST, definitions};
 use registers::{Edit, Registers, Seed};
 use rustc_hash::FxHashSet;
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 /// Joins copies of statements in every body.
@@ -95,6 +96,7 @@ fn next(
     refused: &mut FxHashSet<(u32, i32, usize)>,
 ) -> Option<Edit> {
     for run in runs(body) {
+        let definitions = LazyCell::new(|| definitions(body, &run));
         for ((base, ty, mem), mut seeds) in seeds(body, run.clone(), target) {
             seeds.sort_by_key(|s| (s.disp, s.at));
             let step = (usize::from(ty.lanes) * mem.bytes()) as i32;
@@ -108,8 +110,8 @@ fn next(
                 }
                 while copies > 1 && copies * ty.bytes() >= SHORTEST {
                     if refused.insert((base, first.disp, copies))
-                        && let Some(edit) =
-                            Copies::new(body, &run, pointers, registers, target).joined(&rest[..copies], ty)
+                        && let Some(edit) = Copies::new(body, (&run, &definitions), pointers, registers, target)
+                            .joined(&rest[..copies], ty)
                     {
                         return Some(edit);
                     }

@@ -23,7 +23,7 @@ use crate::runtime::Result;
 /// Bytes up to which a temporary grows.
 const MAX_BYTES: i64 = 1 << 26;
 
-/// Parts of the reads of an element that are looked at one by one, at most.
+/// Parts of the reads of an element that are looked at one by one, at most. Unmeasured.
 const MAX_PARTS: u32 = 500;
 
 /// Gives temporaries the dimensions that their loops leave them free to have.

@@ -10,8 +10,22 @@ use crate::runtime::DType;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 
-/// Bytes of the shortest vector that copies become.
+/// Bytes of the shortest vector that copies become. Unmeasured.
 pub const SHORTEST: usize = 16;
+
+/// The places in a run that define each register.
+pub type Definitions = FxHashMap<u32, Vec<usize>>;
+
+/// The definitions of a run of nodes.
+pub fn definitions(body: &[Node], run: &Range<usize>) -> Definitions {
+    let mut all = Definitions::default();
+    for at in run.clone() {
+        for (r, _) in written(&body[at]) {
+            all.entry(r).or_default().push(at);
+        }
+    }
+    all
+}
 
 /// Copies that are being joined.
 pub struct Copies<'a> {
@@ -21,7 +35,7 @@ pub struct Copies<'a> {
     registers: &'a mut Registers,
     target: &'a Target,
     /// Where the run defines each register.
-    definitions: FxHashMap<u32, Vec<usize>>,
+    definitions: &'a Definitions,
     /// Lanes of one copy, and of all.
     each: u8,
     lanes: u8,
@@ -38,17 +52,11 @@ pub struct Copies<'a> {
 impl<'a> Copies<'a> {
     pub fn new(
         body: &'a [Node],
-        run: &'a Range<usize>,
+        (run, definitions): (&'a Range<usize>, &'a Definitions),
         pointers: &'a [Pointer],
         registers: &'a mut Registers,
         target: &'a Target,
     ) -> Copies<'a> {
-        let mut definitions: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
-        for at in run.clone() {
-            for (r, _) in written(&body[at]) {
-                definitions.entry(r).or_default().push(at);
-            }
-        }
         let nodes = vec![];
         let (joined, pairs, constants) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
         let loads = vec![];

@@ -16,6 +16,7 @@ pub struct Registers {
 }
 
 impl Registers {
+    /// Those of all nodes.
     pub fn of(nodes: &[Node], vregs: u32) -> Registers {
         let mut registers = Registers {
             uses: vec![0; vregs as usize],
@@ -64,6 +65,7 @@ impl Registers {
         }
     }
 
+    /// A register that nothing reads or writes yet.
     pub fn fresh(&mut self) -> Vreg {
         self.uses.push(0);
         self.definitions.push(0);
@@ -86,6 +88,7 @@ pub struct Edit {
 }
 
 impl Edit {
+    /// Puts the new nodes in their place.
     pub fn apply(self, body: &mut Vec<Node>, registers: &mut Registers) {
         let mut count = |node: &Node, more: bool| {
             for (r, _) in written(node) {
