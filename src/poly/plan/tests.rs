@@ -214,6 +214,38 @@ fn sums_of_dynamic_programs_walk_rows() {
 }
 
 #[test]
+fn lanes_run_along_the_loop_by_which_all_statements_gain() {
+    // sums over nine values that each cell has of its own: lanes along `q` would leave the other statements without any
+    let (scop, tiled, _) = planned(
+        "loop cells(T = 4, N = 180) {
+           inout f32 f[9][N][N]  temp f32 g[9][N][N]  in f32 w[9], c[9]  temp f32 p[9]  temp f32 s, u, e
+           for t in 0..T {
+             for i in 1..N-1 for j in 1..N-1 {
+               p[0] = f[0][i][j]  p[1] = f[1][i-1][j]  p[2] = f[2][i][j-1]  p[3] = f[3][i+1][j]  p[4] = f[4][i][j+1]
+               p[5] = f[5][i-1][j-1]  p[6] = f[6][i+1][j-1]  p[7] = f[7][i+1][j+1]  p[8] = f[8][i-1][j+1]
+               s = 0
+               u = 0
+               for q in 0..9 { s += p[q]  u += w[q] * p[q] }
+               u = u / s
+               for q in 0..9 {
+                 e = 3 * c[q] * u
+                 g[q][i][j] = p[q] + 0.5 * (w[q] * s * (e + 0.5 * e * e) - p[q])
+               }
+             }
+             for q in 0..9 for i in 1..N-1 for j in 1..N-1 f[q][i][j] = g[q][i][j]
+           } }",
+    );
+    let (mut lanes, text) = (vec![], tiled.schedule.print(&scop));
+    tiled.schedule.for_each_band(&mut |band| {
+        let vectors = band.rows.iter().filter(|r| r.kind == RowKind::Vector);
+        lanes.extend(vectors.flat_map(|r| r.phi.iter().map(|p| (p.0, r.name.clone()))));
+    });
+    for id in scop.ids() {
+        assert!(lanes.contains(&(id, "j".into())), "{} has no lanes along j: {text}", scop.statement(id).name);
+    }
+}
+
+#[test]
 fn contiguous_loops_that_are_innermost_need_no_other_order() {
     for text in [AVERAGE, HAAR] {
         let (_, _, found) = planned(text);

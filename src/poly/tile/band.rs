@@ -21,17 +21,17 @@ pub mod context;
 mod sizes;
 mod sums;
 mod unroll;
+mod vector;
 
 use crate::codegen::loopnest::row_major;
 use crate::expr::interval::ceil_div;
 use crate::expr::{Affine, Var};
-use crate::expr::{BinaryOp, BufferId, Index};
-use crate::poly::analysis::access::{Reference, is_subscript, operations, references};
+use crate::expr::Index;
+use crate::poly::analysis::access::{Reference, operations, references};
 use crate::poly::analysis::dependence;
-use crate::poly::analysis::lanes::lane_bytes;
 use crate::poly::schedule::{Band, Node, Row, RowKind};
-use crate::poly::statement::{Role, StatementId};
-use crate::poly::tile::band::context::{Bands, SIZES, Vectors, direction};
+use crate::poly::statement::StatementId;
+use crate::poly::tile::band::context::{Bands, SIZES, direction};
 use crate::poly::tile::plan::Plan;
 use crate::poly::tile::report::{PhaseReport, instances};
 use std::collections::BTreeMap;
@@ -168,7 +168,7 @@ impl Bands<'_> {
             };
             let free = |r: &Row| r.coincident || apart(r);
             let movable = |r: &Row| free(r) || self.movable(r, band, is_leaf, &inner, &all);
-            let vector = self.vector(&all, dominant, &movable, &free);
+            let vector = self.vector(&all, (&covered(band), child), dominant, &movable, &free);
             if let Some((row, _)) = vector
                 && let Some(BlockOfSums { points, tile }) = self.block_of_sums(band, &all, dominant, row)
             {
@@ -333,103 +333,6 @@ impl Bands<'_> {
         inner.iter().any(|(r, last)| *r == row && (row.coincident || *last && reduces()))
     }
 
-    /// The row that is best as a vector for a statement, with its points. A row that is not free carries sums.
-    fn vector<'r>(
-        &self,
-        all: &[&'r Row],
-        id: StatementId,
-        movable: &dyn Fn(&Row) -> bool,
-        free: &dyn Fn(&Row) -> bool,
-    ) -> Option<(&'r Row, i64)> {
-        if self.style.vectors == Vectors::None {
-            return None;
-        }
-        let machine = &self.target.machine;
-        let s = self.scop.statement(id);
-        let refs = references(self.scop, id);
-        let lanes = self.lanes(id);
-        let arithmetic = operations(self.scop, id) / machine.fma_per_cycle as f64;
-        let scalar = refs.len() as f64 / machine.loads_per_cycle as f64 + arithmetic + machine.chain_cycles;
-        let mut best: Option<(&Row, f64)> = None;
-        for &row in all.iter().filter(|r| movable(r)) {
-            let Some(d) = direction(all, row, id, s.iterators.len()) else { continue };
-            // Lanes are stored to subscripts from data one by one.
-            if refs.iter().any(|r| r.access.is_none() && stride(r, &d).is_none()) {
-                continue;
-            }
-            let extent = d.iter().zip(&s.iterators).filter(|(c, _)| **c != 0).map(|(_, it)| it.extent).min();
-            if extent.is_none_or(|n| n < machine.least_vector_points) {
-                continue;
-            }
-            let stride = |r: &Reference, d: &[i64]| if self.is_own(r.tensor, row) { Some(1) } else { stride(r, d) };
-            let contiguous = refs.iter().all(|r| matches!(stride(r, &d), Some(-1..=1)));
-            if self.style.vectors == Vectors::Contiguous && !contiguous {
-                continue;
-            }
-            let exact = matches!(s.reduce, Some(BinaryOp::Min | BinaryOp::Max));
-            let whole = || refs.iter().all(|r| self.by_whole_vectors(r, stride(r, &d), lanes).is_some());
-            if !free(row) && !exact && !whole() {
-                continue;
-            }
-            if self.style.vectors == Vectors::Outermost {
-                if row.coincident {
-                    best = Some((row, 0.0));
-                    break;
-                }
-                continue;
-            }
-            let access: f64 = refs.iter().map(|r| self.access_cost(r, stride(r, &d), lanes)).sum();
-            let chain = if free(row) { 0.0 } else { 1.0 };
-            let cost = (access + arithmetic + chain) / lanes as f64;
-            if cost < scalar && best.is_none_or(|b| cost < b.1) {
-                best = Some((row, cost));
-            }
-        }
-        best.map(|(row, _)| {
-            // Wider statements beside narrow ones decide.
-            let narrow = lane_bytes(self.scop, id) < 4;
-            let others = row.phi.iter().filter(|_| narrow).map(|p| self.lanes(p.0));
-            let lanes = others.fold(lanes, i64::min);
-            (row, if free(row) { lanes } else { 4 * lanes })
-        })
-    }
-
-    /// Lanes of a vector of a statement.
-    fn lanes(&self, id: StatementId) -> i64 {
-        self.target.lanes(lane_bytes(self.scop, id) as usize) as i64
-    }
-
-    /// Returns true for a temporary of which each iteration of a row has elements of its own and all uses: lowering leaves those of
-    /// the lanes, which become neighbours.
-    fn is_own(&self, tensor: BufferId, row: &Row) -> bool {
-        let users = self.scop.users(tensor);
-        let within = users.iter().all(|id| row.phi.iter().any(|p| p.0 == *id));
-        self.scop.tensor(tensor).role == Role::Temporary && within && is_subscript(self.scop, tensor, &users, row)
-    }
-
-    /// Cost of one access of all lanes, `stride` elements apart, in cycles.
-    fn access_cost(&self, r: &Reference, stride: Option<i64>, lanes: i64) -> f64 {
-        let machine = &self.target.machine;
-        let write = if r.access.is_none() { machine.store_factor } else { 1.0 };
-        match stride {
-            Some(0) => machine.invariant_cycles,
-            Some(1) => write,
-            Some(-1) if r.access.is_some() => machine.reversed_factor * write,
-            close => match self.by_whole_vectors(r, close, lanes) {
-                Some(moves) => write * moves as f64,
-                None => write * machine.band_lane_cycles * lanes as f64,
-            },
-        }
-    }
-
-    /// The moves of whole vectors that access elements `stride` apart; `None` where lanes are accessed one by one.
-    fn by_whole_vectors(&self, r: &Reference, stride: Option<i64>, lanes: i64) -> Option<i64> {
-        match stride? {
-            -1..=1 => Some(1),
-            n => self.target.close_moves(n, r.bytes as usize, lanes as usize, r.access.is_none()),
-        }
-    }
-
     /// The tile rows with their sizes, or `None` where tiles gain nothing.
     fn tile_sizes(&self, rows: &[Row], runs_along: Option<Var>) -> Option<Vec<Row>> {
         if !self.style.tiles {
@@ -481,7 +384,7 @@ impl Bands<'_> {
         let all: Vec<&Row> = rows.iter().map(|r| r.0).collect();
         let band = Band { rows: vec![], permutable: true };
         let movable = |r: &Row| self.movable(r, &band, false, &rows, &all);
-        let best = self.vector(&all, id, &movable, &|r| r.coincident).map(|b| b.0);
+        let best = self.vector(&all, (&[], child), id, &movable, &|r| r.coincident).map(|b| b.0);
         best.or(all.last().copied())?.of(id).terms.last().map(|t| t.0)
     }
 
@@ -544,11 +447,6 @@ fn points(splits: &[Split], body: Node) -> Node {
         rows.extend(of_kind.map(|s| Row { kind, phi: s.phi.clone(), ..s.row.clone() }));
     }
     if rows.is_empty() { body } else { Node::Band(Band { rows, permutable: true }, Box::new(body)) }
-}
-
-/// Elements between neighbours along a direction; `None` where a subscript is computed.
-fn stride(r: &Reference, d: &[i64]) -> Option<i64> {
-    r.strides.iter().zip(d).try_fold(0, |sum, (s, c)| Some(sum + if *c == 0 { 0 } else { (*s)? * c }))
 }
 
 /// The rows over single values on the way to a statement; whether each is in the last band.
