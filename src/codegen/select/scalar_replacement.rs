@@ -221,7 +221,9 @@ impl Pass<'_> {
     fn dead_stores(&self, l: &Loop, accesses: &Accesses, edits: &mut Edits, facts: &Facts) {
         let references = &accesses.all;
         let writes = |r: &Reference| match r.value {
-            Some((_, Shape::Lanes { ty, stride, .. }, _)) => stride * ty.lanes as i64 == r.span.1 - r.span.0,
+            Some((_, Shape::Lanes { ty, stride, part, .. }, _)) => {
+                stride * part.map_or(ty.lanes, |p| p.count) as i64 == r.span.1 - r.span.0
+            }
             Some((_, Shape::Element { .. }, _)) => true,
             None => false,
         };
@@ -307,7 +309,14 @@ impl Pass<'_> {
             }
             let (r, ..) = references[c].value?;
             let (.., lanes) = references[reuse.generator].value?;
-            let enough = matches!(references[c].value?.1, Shape::Lanes { .. }) || self.registers.lanes_read(r) <= lanes;
+            let enough = match references[c].value?.1 {
+                // a load has zeros in the lanes beyond its part, the register of a store has anything
+                Shape::Lanes { part: Some(p), .. } => {
+                    !references[reuse.generator].store || self.registers.lanes_read(r) <= p.count
+                }
+                Shape::Lanes { .. } => true,
+                Shape::Element { .. } => self.registers.lanes_read(r) <= lanes,
+            };
             (reuse.distance <= farthest && enough).then_some(reuse)
         };
         let mut reuses: Vec<Option<Reuse>> = (0..references.len()).map(follow).collect();

@@ -24,9 +24,9 @@ mod unroll;
 mod vector;
 
 use crate::codegen::loopnest::row_major;
+use crate::expr::Index;
 use crate::expr::interval::ceil_div;
 use crate::expr::{Affine, Var};
-use crate::expr::Index;
 use crate::poly::analysis::access::{Reference, operations, references};
 use crate::poly::analysis::dependence;
 use crate::poly::schedule::{Band, Node, Row, RowKind};

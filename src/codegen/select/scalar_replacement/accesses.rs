@@ -5,7 +5,7 @@
 use crate::codegen::select::scalar_replacement::registers::{Registers, instructions, read_anywhere};
 use crate::codegen::select::table::SHUFFLED;
 use crate::codegen::select::tree::{Node, Pointer, Root};
-use crate::codegen::vcode::{Inst, Lane, VType, Vreg};
+use crate::codegen::vcode::{Inst, Lane, LaneRange, VType, Vreg};
 use crate::expr::interval::Facts;
 use crate::expr::{Affine, Var};
 use crate::runtime::DType;
@@ -16,8 +16,8 @@ use rustc_hash::FxHashSet;
 pub enum Shape {
     /// One element, in one or more lanes.
     Element { lane: Lane, mem: DType },
-    /// An element `stride` bytes after the other in each lane.
-    Lanes { ty: VType, mem: DType, stride: i64 },
+    /// An element `stride` bytes after the other in each lane, or in the first lanes alone (`part`).
+    Lanes { ty: VType, mem: DType, stride: i64, part: Option<LaneRange> },
 }
 
 impl Shape {
@@ -83,21 +83,25 @@ impl Accesses {
             return;
         }
         let bytes = pointer.bytes.clone().offset(a.disp as i64);
-        let lanes = |ty: &VType, mem: &DType, stride: i64| {
-            let far = stride * (ty.lanes as i64 - 1);
-            (far.min(0), far.max(0) + mem.bytes() as i64)
+        let lanes = |ty: &VType, mem: &DType, stride: i64, part: &Option<LaneRange>| {
+            let LaneRange { first, count } = part.unwrap_or(LaneRange { first: 0, count: ty.lanes });
+            let (near, far) = (stride * first as i64, stride * (first + count - 1) as i64);
+            (near.min(far), near.max(far) + mem.bytes() as i64)
+        };
+        // the lanes before the first one are no part of a value
+        let moves = |ty: &VType, mem: &DType, part: &Option<LaneRange>| {
+            part.is_none_or(|p| p.first == 0) && is_plain(*mem, ty.lane)
         };
         let (span, value) = match inst {
             Inst::VLoad { dst: r, ty, mem, part, .. } | Inst::VStore { src: r, ty, mem, part, .. } => {
                 let size = mem.bytes() as i64;
                 let shape = match ty.lanes {
                     1 => Shape::Element { lane: ty.lane, mem: *mem },
-                    _ => Shape::Lanes { ty: *ty, mem: *mem, stride: size },
+                    _ => Shape::Lanes { ty: *ty, mem: *mem, stride: size, part: *part },
                 };
-                let whole = part.is_none() && is_plain(*mem, ty.lane);
-                (lanes(ty, mem, size), whole.then_some((*r, shape, ty.lanes)))
+                (lanes(ty, mem, size, part), moves(ty, mem, part).then_some((*r, shape, ty.lanes)))
             }
-            Inst::VLoadWhere { ty, mem, .. } => (lanes(ty, mem, mem.bytes() as i64), None),
+            Inst::VLoadWhere { ty, mem, .. } => (lanes(ty, mem, mem.bytes() as i64, &None), None),
             Inst::VBroadcast { dst: r, ty, mem, .. } => {
                 let shape = Shape::Element { lane: ty.lane, mem: *mem };
                 let value = is_plain(*mem, ty.lane).then_some((*r, shape, ty.lanes));
@@ -105,9 +109,8 @@ impl Accesses {
             }
             Inst::VGather { dst: r, ty, mem, stride, part, .. }
             | Inst::VScatter { src: r, ty, mem, stride, part, .. } => {
-                let whole = part.is_none() && is_plain(*mem, ty.lane);
-                let shape = Shape::Lanes { ty: *ty, mem: *mem, stride: *stride };
-                (lanes(ty, mem, *stride), whole.then_some((*r, shape, ty.lanes)))
+                let shape = Shape::Lanes { ty: *ty, mem: *mem, stride: *stride, part: *part };
+                (lanes(ty, mem, *stride, part), moves(ty, mem, part).then_some((*r, shape, ty.lanes)))
             }
             // a piece of a table
             Inst::VShuffle { .. } => ((0, SHUFFLED), None),

@@ -16,7 +16,7 @@ impl Pass<'_> {
     pub(super) fn early_loads(&self, body: Vec<Node>, var: Var, facts: &Facts) -> Vec<Node> {
         let accesses = Accesses::of(&body, &self.pointers, &self.registers);
         let by_vectors = |r: &&Reference| match r.value {
-            Some((dst, Shape::Lanes { ty, mem, stride }, _)) => {
+            Some((dst, Shape::Lanes { ty, mem, stride, part: None }, _)) => {
                 let distance = stride / mem.bytes() as i64;
                 let moves = self.target.close_moves(distance, mem.bytes(), ty.lanes.into(), false);
                 moves.is_some() && self.registers.is_single(dst)

@@ -163,4 +163,3 @@ impl Bands<'_> {
 fn stride(r: &Reference, d: &[i64]) -> Option<i64> {
     r.strides.iter().zip(d).try_fold(0, |sum, (s, c)| Some(sum + if *c == 0 { 0 } else { (*s)? * c }))
 }
-
