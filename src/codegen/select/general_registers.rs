@@ -186,10 +186,13 @@ fn within_registers(function: &Function, target: &Target, sets: Vec<Set>) -> BTr
     moved
 }
 
-/// The loops in which values are mentioned. A value that lives through a loop unmentioned can wait in memory.
+/// The loops in which values are mentioned. A value that lives through a loop unmentioned can wait in memory, and all can outside of innermost
+/// loops.
 struct Mentions {
     /// For each instruction the innermost loop around it.
     around: Vec<Option<u32>>,
+    /// Loops with others inside.
+    outer: FxHashSet<u32>,
     /// Values and the loops whose bodies mention them.
     mentioned: FxHashSet<(u32, u32)>,
 }
@@ -198,11 +201,14 @@ impl Mentions {
     fn of(function: &Function, live: &Liveness) -> Mentions {
         let mut open = vec![];
         let mut around = Vec::with_capacity(function.insts.len());
-        let mut mentioned = FxHashSet::default();
+        let (mut mentioned, mut outer) = (FxHashSet::default(), FxHashSet::default());
         for (index, inst) in function.insts.iter().enumerate() {
             around.push(open.last().copied());
             match inst {
-                Inst::LoopStart { .. } => open.push(live.loop_number[index]),
+                Inst::LoopStart { .. } => {
+                    outer.extend(open.last().copied());
+                    open.push(live.loop_number[index]);
+                }
                 Inst::LoopEnd => {
                     open.pop();
                 }
@@ -213,15 +219,15 @@ impl Mentions {
                 mentioned.extend(live.operands(index).iter().map(|o| (o.value, *number)));
             }
         }
-        Mentions { around, mentioned }
+        Mentions { around, outer, mentioned }
     }
 
-    /// The positions where a value lives and is mentioned in the loop around, if there is one.
+    /// The positions where a value lives, and is mentioned in the innermost loop around, if there are loops around.
     fn positions<'a>(&'a self, live: &'a Liveness, v: usize) -> impl Iterator<Item = usize> + 'a {
         let positions = live.ranges[v].iter().flat_map(|&(from, to)| from as usize..to as usize);
         positions.filter(move |position| {
             let around = position.checked_sub(2).and_then(|p| self.around.get(p / 2).copied().flatten());
-            around.is_none_or(|number| self.mentioned.contains(&(v as u32, number)))
+            around.is_none_or(|number| !self.outer.contains(&number) && self.mentioned.contains(&(v as u32, number)))
         })
     }
 }

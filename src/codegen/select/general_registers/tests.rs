@@ -239,6 +239,18 @@ fn operations_decide_where_chains_are_short() {
     // loads of less than four bytes into a vector are three instructions
     let sum = "v2 = add i32x1 v0, v1\nv3 = min i32x1 v2, v1\nstore i32x1 i16 v3, [r0]";
     assert_eq!(count(sum), (0, 2));
+    // products of vectors are more than one instruction
+    let products = |n: usize| (0..n).map(|_| "v0 = mul i32x1 v0, v1\n").collect::<String>();
+    let is_moved = |n: usize, ty: &str, mem: &str| {
+        let body = products(n).replace("i32x1", ty) + &format!("v2 = add {ty} v0, v1\nstore {ty} {mem} v2, [r0]");
+        let text = of(mem, &body, false).to_string().replace(&format!("i32x1 {mem}"), &format!("{ty} {mem}"));
+        let before = text::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}")).remove(0);
+        let mut after = before.clone();
+        move_integers(&mut after, &Target::avx512());
+        before != after
+    };
+    assert!(!is_moved(0, "i64x1", "i64"));
+    assert!(is_moved(2, "i64x1", "i64"));
     // a conditional is part of the iteration
     assert_eq!(count(&format!("if lt r2, 3 {{\n{sum}\n}}")), (0, 2));
     moved(&of("i16", &format!("if lt r2, 3 {{\n{sum}\n}}"), true));
