@@ -247,6 +247,26 @@ impl Expr {
         })
     }
 
+    /// The terms of a sum of 64-bit integers that are affine, and what remains of it, if anything does.
+    pub fn affine_terms(&self) -> (Affine, Option<Expr>) {
+        match self {
+            Expr::Index(a) => (a.clone(), None),
+            Expr::Const(s) if s.dtype == DType::I64 => (Affine::constant(s.bits as i64), None),
+            Expr::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b) => {
+                let ((a, first), (b, second)) = (a.affine_terms(), b.affine_terms());
+                let affine = a.add_scaled(&b, if *op == BinaryOp::Add { 1 } else { -1 });
+                let zero = || Expr::Const(Scalar { dtype: DType::I64, bits: 0 });
+                let rest = match (first, second) {
+                    (first, None) => first,
+                    (None, Some(second)) if *op == BinaryOp::Add => Some(second),
+                    (first, Some(second)) => Some(Expr::binary(*op, first.unwrap_or_else(zero), second)),
+                };
+                (affine, rest)
+            }
+            other => (Affine::constant(0), Some(other.clone())),
+        }
+    }
+
     /// The operands, in order; a read has none.
     pub fn operands(&self) -> impl Iterator<Item = &Expr> {
         let operands: [Option<&Expr>; 3] = match self {

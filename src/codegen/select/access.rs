@@ -18,10 +18,16 @@ impl Selector<'_> {
         for (d, i) in index.iter().enumerate() {
             match i {
                 Index::Affine(a) => out.linear = out.linear.add_scaled(&self.resolve(a), strides[d]),
-                Index::Value(e) if self.varies(e) => out.gather.push(((**e).clone(), strides[d])),
                 Index::Value(e) => {
-                    let value = self.integer(e)?;
-                    out.linear = out.linear.add_scaled(&value, strides[d]);
+                    let (affine, rest) = e.affine_terms();
+                    if rest.as_ref().is_some_and(|rest| self.varies(rest)) {
+                        out.gather.push(((**e).clone(), strides[d]));
+                        continue;
+                    }
+                    out.linear = out.linear.add_scaled(&self.resolve(&affine), strides[d]);
+                    if let Some(rest) = rest {
+                        out.linear = out.linear.add_scaled(&self.integer(&rest)?, strides[d]);
+                    }
                 }
             }
         }

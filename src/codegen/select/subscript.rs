@@ -164,6 +164,7 @@ impl Selector<'_> {
 mod tests {
     use crate::codegen::loopnest::parse;
     use crate::codegen::select::tests::check;
+    use crate::codegen::vcode::Inst;
 
     /// Bytes of memory through which subscripts pass, for AVX-512.
     fn scratch(index: &str) -> u64 {
@@ -195,5 +196,19 @@ mod tests {
         assert!(scratch("@(cast i32(cast i8(P[i])) + i32(128))") > 0);
         // a quotient is a product only for dividends of a known range
         assert!(scratch("@mod(L[i], i64(10))") > 0);
+    }
+    #[test]
+    fn indices_that_are_added_to_a_computed_subscript_are_neighbours() {
+        let gathers = |index: &str| {
+            let text = format!(
+                "kernel p {{ X: f32[90] argument 0; Y: f32[16] argument 1 written; P: i64[9] argument 2;
+                 for p in 0..9 {{ vector k in 0..16 {{ Y[k] add = X[{index}]; }} }} }}"
+            );
+            let function = check(&parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}")), 1).remove(0);
+            function.insts.iter().filter(|i| matches!(i, Inst::VGatherIndex { .. })).count()
+        };
+        assert_eq!(gathers("@(((index(3*p) / i64(4)) + i64(2)) + index(k))"), 0);
+        assert_eq!(gathers("@(index(k) - (index(p) / i64(-9)))"), 0);
+        assert!(gathers("@((index(k + p) / i64(2)) + index(k))") > 0);
     }
 }

@@ -180,9 +180,12 @@ fn reference(scop: &Scop, s: &Statement, tensor: BufferId, index: &[Index], acce
                 subscripts.push((a.clone(), t.shape[d]));
             }
             Index::Value(e) => {
+                let (affine, rest) = e.affine_terms();
                 for v in s.vars() {
-                    if uses(e, v) {
-                        strides[v.0 as usize] = None;
+                    match &mut strides[v.0 as usize] {
+                        unknown if rest.as_ref().is_some_and(|e| uses(e, v)) => *unknown = None,
+                        Some(x) => *x += affine.coefficient(v) * row_major[d],
+                        None => {}
                     }
                 }
             }

@@ -61,7 +61,10 @@ pub(super) fn distance_along(nest: &LoopNest, buffer: BufferId, index: &[Index],
     };
     let along = |(i, &stride): (&Index, &i64)| match i {
         Index::Affine(a) => Some(a.coefficient(v) * stride),
-        Index::Value(e) => (!changes(e)).then_some(0),
+        Index::Value(e) => match e.affine_terms() {
+            (_, Some(rest)) if changes(&rest) => None,
+            (affine, _) => Some(affine.coefficient(v) * stride),
+        },
     };
     index.iter().zip(&nest.buffer(buffer).strides).map(along).sum()
 }
