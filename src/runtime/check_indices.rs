@@ -1,9 +1,9 @@
 //! Checks subscripts that come from data against the range that kernels rely on.
 //!
 //! In: an integer tensor, which of its elements are subscripts, the range. Out: nothing, or an error that names the first
-//! element outside. Blocks are scanned without branches, in vectors of 256 bits where the processor has them and the
-//! elements are neighbours, and divided among the threads of the run; only where a block may hold an element outside, the
-//! first one is looked for in order. Invariant: the error does not depend on the number of threads.
+//! element outside. Blocks are scanned without branches, in vectors of 256 bits of the type where the processor has them
+//! and the elements are neighbours, and divided among the threads of the run; only where a block may hold an element
+//! outside, the first one is looked for in order. Invariant: the error does not depend on the number of threads.
 
 use crate::opaque::View;
 use crate::pool::Crew;
@@ -60,6 +60,8 @@ trait Subscript<const N: usize>: Copy + Into<i64> {
     type Wide: Copy + Sync + From<Self> + TryFrom<i64> + Into<i64>;
     const LEAST: Self::Wide;
     const GREATEST: Self::Wide;
+    /// All values of the type itself.
+    const RANGE: (i64, i64);
     fn read(bytes: [u8; N]) -> Self;
     /// Is negative where `value` is outside. Where a range has more than half of all values, it may be negative inside.
     fn excess(value: Self::Wide, lower: Self::Wide, upper: Self::Wide) -> Self::Wide;
@@ -72,6 +74,7 @@ macro_rules! subscript {
             type Wide = $wide;
             const LEAST: $wide = <$wide>::MIN;
             const GREATEST: $wide = <$wide>::MAX;
+            const RANGE: (i64, i64) = (<$t>::MIN as i64, <$t>::MAX as i64);
             #[inline(always)]
             fn read(bytes: [u8; $bytes]) -> $t {
                 <$t>::from_le_bytes(bytes)
@@ -142,7 +145,7 @@ fn may_leave<T: Subscript<N>, const N: usize>(
     upper: T::Wide,
 ) -> bool {
     #[cfg(target_arch = "x86_64")]
-    let elements = match wide::may_leave::<N>(elements, stride, (lower.into(), upper.into()), size_of::<T::Wide>()) {
+    let elements = match wide::may_leave::<N>(elements, stride, (lower.into(), upper.into()), T::RANGE) {
         Some((true, _)) => return true,
         Some((false, rest)) => rest,
         None => elements,
@@ -164,47 +167,87 @@ mod wide {
     /// Bytes of a step of the scan: four vectors.
     const STEP: usize = 128;
 
-    /// Scans whole steps: true if an element may be outside, and the elements behind them. None where these are not signed
-    /// neighbours that are compared in their own type, of `compared` bytes, or the processor has no such vectors.
+    /// Scans whole steps: true if an element may be outside, and the elements behind them. None where these are not
+    /// neighbours, or the processor has no such vectors. The elements have a type with the values `range`.
     pub fn may_leave<const N: usize>(
         elements: &[[u8; N]],
         stride: usize,
         (lower, upper): (i64, i64),
-        compared: usize,
+        range: (i64, i64),
     ) -> Option<(bool, &[[u8; N]])> {
-        if stride != 1 || compared != N || !matches!(N, 4 | 8) || !is_x86_feature_detected!("avx2") {
+        if stride != 1 || !is_x86_feature_detected!("avx2") {
             return None;
         }
         let (steps, _) = elements.as_flattened().as_chunks::<STEP>();
-        // SAFETY: the processor has AVX2.
-        let outside =
-            unsafe { if N == 4 { of_4(steps, lower as i32, upper as i32) } else { of_8(steps, lower, upper) } };
-        Some((outside, &elements[steps.len() * (STEP / N)..]))
+        let rest = &elements[steps.len() * (STEP / N)..];
+        if lower > range.1 || upper < range.0 {
+            return Some((true, rest));
+        }
+        let (lower, upper) = (lower.max(range.0), upper.min(range.1));
+        // SAFETY: the processor has AVX2. The bounds are values of the type.
+        let outside = unsafe {
+            match (N, range.0 < 0) {
+                (1, true) => of_i8(steps, lower as i8, upper as i8),
+                (1, false) => of_u8(steps, lower as i8, upper as i8),
+                (2, true) => of_i16(steps, lower as i16, upper as i16),
+                (2, false) => of_u16(steps, lower as i16, upper as i16),
+                (4, true) => of_i32(steps, lower as i32, upper as i32),
+                (4, false) => of_u32(steps, lower as i32, upper as i32),
+                _ => of_i64(steps, lower, upper),
+            }
+        };
+        Some((outside, rest))
     }
 
     macro_rules! scan {
-        ($name:ident, $t:ty, $set:ident, $sub:ident, $cast:ident, $signs:ident) => {
-            /// Returns true if one of `value - lower` and `upper - value` is negative.
+        ($($name:ident, $t:ty, $set:ident, $min:ident, $max:ident, $equal:ident;)*) => {$(
+            /// Returns true if the least value is below `lower` or the greatest one above `upper`; `$t` holds the bits of
+            /// the bounds, and the order is that of `$min` and `$max`.
             #[target_feature(enable = "avx2")]
             fn $name(steps: &[[u8; STEP]], lower: $t, upper: $t) -> bool {
                 let (lower, upper) = ($set(lower), $set(upper));
-                let mut sums = [_mm256_setzero_si256(); 4];
+                let (mut least, mut greatest) = ([lower; STEP / 32], [upper; STEP / 32]);
                 for step in steps {
-                    for (sum, part) in sums.iter_mut().zip(step.as_chunks::<32>().0) {
+                    for (i, part) in step.as_chunks::<32>().0.iter().enumerate() {
                         // SAFETY: a part has 32 bytes.
                         let value = unsafe { _mm256_loadu_si256(part.as_ptr().cast()) };
-                        let excess = _mm256_or_si256($sub(value, lower), $sub(upper, value));
-                        *sum = _mm256_or_si256(*sum, excess);
+                        least[i] = $min(least[i], value);
+                        greatest[i] = $max(greatest[i], value);
                     }
                 }
-                let [a, b, c, d] = sums;
-                let sum = _mm256_or_si256(_mm256_or_si256(a, b), _mm256_or_si256(c, d));
-                $signs($cast(sum)) != 0
+                let inside = |part: (&__m256i, &__m256i)| {
+                    _mm256_and_si256($equal(*part.0, lower), $equal(*part.1, upper))
+                };
+                !least.iter().zip(&greatest).all(|part| _mm256_movemask_epi8(inside(part)) == -1)
             }
-        };
+        )*};
     }
-    scan!(of_4, i32, _mm256_set1_epi32, _mm256_sub_epi32, _mm256_castsi256_ps, _mm256_movemask_ps);
-    scan!(of_8, i64, _mm256_set1_epi64x, _mm256_sub_epi64, _mm256_castsi256_pd, _mm256_movemask_pd);
+    scan! {
+        of_i8, i8, _mm256_set1_epi8, _mm256_min_epi8, _mm256_max_epi8, _mm256_cmpeq_epi8;
+        of_u8, i8, _mm256_set1_epi8, _mm256_min_epu8, _mm256_max_epu8, _mm256_cmpeq_epi8;
+        of_i16, i16, _mm256_set1_epi16, _mm256_min_epi16, _mm256_max_epi16, _mm256_cmpeq_epi16;
+        of_u16, i16, _mm256_set1_epi16, _mm256_min_epu16, _mm256_max_epu16, _mm256_cmpeq_epi16;
+        of_i32, i32, _mm256_set1_epi32, _mm256_min_epi32, _mm256_max_epi32, _mm256_cmpeq_epi32;
+        of_u32, i32, _mm256_set1_epi32, _mm256_min_epu32, _mm256_max_epu32, _mm256_cmpeq_epi32;
+    }
+
+    /// Returns true if one of `value - lower` and `upper - value` is negative, for which there is no minimum of 64 bits.
+    #[target_feature(enable = "avx2")]
+    fn of_i64(steps: &[[u8; STEP]], lower: i64, upper: i64) -> bool {
+        let (lower, upper) = (_mm256_set1_epi64x(lower), _mm256_set1_epi64x(upper));
+        let mut sums = [_mm256_setzero_si256(); STEP / 32];
+        for step in steps {
+            for (sum, part) in sums.iter_mut().zip(step.as_chunks::<32>().0) {
+                // SAFETY: a part has 32 bytes.
+                let value = unsafe { _mm256_loadu_si256(part.as_ptr().cast()) };
+                let excess = _mm256_or_si256(_mm256_sub_epi64(value, lower), _mm256_sub_epi64(upper, value));
+                *sum = _mm256_or_si256(*sum, excess);
+            }
+        }
+        let [a, b, c, d] = sums;
+        let sum = _mm256_or_si256(_mm256_or_si256(a, b), _mm256_or_si256(c, d));
+        _mm256_movemask_pd(_mm256_castsi256_pd(sum)) != 0
+    }
 }
 
 #[cfg(test)]
@@ -245,7 +288,23 @@ mod tests {
 
     #[test]
     fn an_element_outside_is_found_at_each_place_of_a_vector() {
-        for (dtype, bytes, wrong) in [(DType::I32, 4, -1i64), (DType::I64, 8, -1), (DType::I64, 8, 1 << 40)] {
+        let cases = [
+            (DType::I8, 1, -1i64),
+            (DType::I8, 1, 7),
+            (DType::U8, 1, 200),
+            (DType::U8, 1, 7),
+            (DType::I16, 2, -1),
+            (DType::I16, 2, 300),
+            (DType::U16, 2, 7),
+            (DType::U16, 2, 60000),
+            (DType::I32, 4, -1),
+            (DType::I32, 4, 1 << 20),
+            (DType::U32, 4, 7),
+            (DType::U32, 4, 3 << 30),
+            (DType::I64, 8, -1),
+            (DType::I64, 8, 1 << 40),
+        ];
+        for (dtype, bytes, wrong) in cases {
             for position in 0..2 * 128 / bytes + 3 {
                 let mut data = vec![0u8; (2 * 128 / bytes + 3) * bytes];
                 assert_eq!(first(dtype, &data, (0, 1), (0, 6), 1), None);
@@ -281,14 +340,23 @@ mod tests {
                     let text = first(dtype, data, (0, 1), range, 1)?;
                     text.split_whitespace().nth(2).and_then(|word| word.parse::<i64>().ok())
                 };
-                assert_eq!(checked(DType::I64, &v.to_le_bytes()), outside(v), "{v} in {range:?}");
-                assert_eq!(
-                    checked(DType::I32, &(v as i32).to_le_bytes()),
-                    outside((v as i32).into()),
-                    "{v} in {range:?}"
-                );
-                assert_eq!(checked(DType::I8, &(v as i8).to_le_bytes()), outside((v as i8).into()), "{v} in {range:?}");
-                assert_eq!(checked(DType::U8, &(v as u8).to_le_bytes()), outside((v as u8).into()), "{v} in {range:?}");
+                let all = v.to_le_bytes();
+                let cases = [
+                    (DType::I64, v),
+                    (DType::I32, (v as i32).into()),
+                    (DType::U32, (v as u32).into()),
+                    (DType::I16, (v as i16).into()),
+                    (DType::U16, (v as u16).into()),
+                    (DType::I8, (v as i8).into()),
+                    (DType::U8, (v as u8).into()),
+                ];
+                for (dtype, value) in cases {
+                    let bytes = &all[..dtype.bytes()];
+                    assert_eq!(checked(dtype, bytes), outside(value), "{value} in {range:?}");
+                    // a step of vectors, and one element behind it
+                    let many = bytes.repeat(128 / bytes.len() + 1);
+                    assert_eq!(checked(dtype, &many), outside(value), "many of {value} in {range:?}");
+                }
             }
         }
     }
