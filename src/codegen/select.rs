@@ -3,7 +3,7 @@
 //! Each top-level statement of the nest becomes a function. `prepare` decides on vectors and unrolling (`narrow` on integers of 8 and 16 bits), `select`
 //! expands statements to vector instructions over symbolic addresses, `hoist` moves invariants out of innermost loops,
 //! `common_values` leaves out what stands there twice, `scalar_replacement` keeps what the next iterations load again in registers, `prefetch` asks for panels before they
-//! are needed, `interleave` loads and stores interleaved elements as neighbours, `address` gives pointers registers and bumps them. Of the flat function
+//! are needed, `interleave` loads and stores interleaved elements as neighbours, `waves` moves out of the parallel loop what iterations of a wave share, `address` gives pointers registers and bumps them. Of the flat function
 //! `scaled_index` folds products of subscripts into addresses, `stored_bits` leaves out what stores drop, `single_lane` computes in
 //! as few lanes as are used, `general_registers` keeps integers of one lane in general-purpose registers, `choose` joins a comparison with the selection that reads its mask (AVX-512), `memory_operand` gives
 //! arithmetic operands in memory and `three_operands` fused products a result beside their operands (x86-64), and `list_scheduling` orders the instructions of innermost loops (AArch64).
@@ -61,6 +61,7 @@ pub mod tiles;
 pub mod tree;
 mod uses;
 pub mod value;
+mod waves;
 pub mod wrapping;
 
 use crate::codegen::Target;
@@ -125,7 +126,8 @@ fn lower_phase(
                 let tree = scalar_replacement::replace_scalars(common_values::share(tree), target);
                 let tree = superword::join(dead_stores::remove(tree), target);
                 let tree = interleave::interleave(tree, target);
-                let function = address::flatten(prefetch::prefetch_panels(tree, target), name, parallel)?;
+                let tree = waves::hoist(prefetch::prefetch_panels(tree, target), wave);
+                let function = address::flatten(tree, name, parallel)?;
                 let mut function = Function { wave, ..function };
                 let named = |row: &&TensorInstruction| {
                     function.insts.iter().any(|i| {

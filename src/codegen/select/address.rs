@@ -6,6 +6,7 @@
 //! The value of a variable itself is kept in a register only where a condition, bound or subscript needs it.
 
 use crate::codegen::select::floor_division::{Intervals, inverse};
+use crate::codegen::select::state::FIRST;
 use crate::codegen::select::tree::{Loop, Node, Pointer, Root, Tree};
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Function, Gpr, GprOp, Inst, Lane, Operand, VType, Vreg};
@@ -35,6 +36,7 @@ pub fn flatten(tree: Tree, name: String, parallel: Option<i64>) -> Result<Functi
         registers: FxHashMap::default(),
         values: FxHashMap::default(),
         intervals: Intervals::default(),
+        range: None,
     };
     for pointer in free_pointers(&tree.nodes, &tree.pointers) {
         let dst = out.gpr();
@@ -44,6 +46,13 @@ pub fn flatten(tree: Tree, name: String, parallel: Option<i64>) -> Result<Functi
         }
         out.add(dst, pointer.bytes.constant);
         out.registers.insert(pointer, dst);
+    }
+    let mut first = false;
+    tree.nodes.iter().for_each(|n| n.visit_values(&mut |a| first |= a.uses(FIRST)));
+    if first {
+        let (first, _) = out.range();
+        out.values.insert(FIRST, first);
+        out.intervals.set(FIRST, parallel.map(|n| (0, n.max(1) - 1)));
     }
     out.body(&tree.nodes)?;
     define_all(&mut out.function);
@@ -120,12 +129,26 @@ struct Flattener<'a> {
     registers: FxHashMap<Pointer, Gpr>,
     values: FxHashMap<Var, Gpr>,
     intervals: Intervals,
+    /// The first iteration of the call and the one behind its last.
+    range: Option<(Gpr, Gpr)>,
 }
 
 impl Flattener<'_> {
     fn gpr(&mut self) -> Gpr {
         self.function.gprs += 1;
         Gpr(self.function.gprs - 1)
+    }
+
+    /// The iterations of the call, which are read once.
+    fn range(&mut self) -> (Gpr, Gpr) {
+        if let Some(range) = self.range {
+            return range;
+        }
+        let (first, last) = (self.gpr(), self.gpr());
+        self.push(Inst::Range { dst: first, which: 0 });
+        self.push(Inst::Range { dst: last, which: 1 });
+        self.range = Some((first, last));
+        (first, last)
     }
 
     fn push(&mut self, inst: Inst) {
@@ -337,9 +360,7 @@ impl Flattener<'_> {
 
         let values = self.bound_interval(&l.lower, GprOp::Max).zip(self.bound_interval(&l.upper, GprOp::Min));
         let (lower, count) = if l.parallel {
-            let (first, last) = (self.gpr(), self.gpr());
-            self.push(Inst::Range { dst: first, which: 0 });
-            self.push(Inst::Range { dst: last, which: 1 });
+            let (first, last) = self.range();
             let count = self.int(GprOp::Sub, last, Operand::Reg(first));
             let mut lower = first;
             if l.step != 1 {

@@ -16,6 +16,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// The lane number, in affine forms over runtime variables.
 pub const LANE: Var = Var(0);
 
+/// The first iteration of the call, in affine forms of a tree before its parallel loop.
+pub const FIRST: Var = Var(u32::MAX);
+
 /// Why a selection ends early: an error, or a local buffer that must live otherwise.
 pub enum Stop {
     Failed(Error),

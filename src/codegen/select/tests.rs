@@ -75,11 +75,18 @@ fn random<T>(rng: &mut StdRng, n: i64, mut one: impl FnMut(&mut StdRng) -> T) ->
     (0..n).map(|_| one(rng)).collect()
 }
 
-/// Runs a lowered nest, each parallel phase in two parts.
+/// Runs a lowered nest, each wave of a parallel phase in two parts.
 pub fn run(functions: &[Function], arguments: &mut [Tensor]) {
     let mut buffers: Vec<Vec<u8>> = arguments.iter_mut().map(|t| std::mem::take(&mut t.data).into()).collect();
     for f in functions {
-        let ranges = f.parallel.map_or(vec![(0, 1)], |n| vec![(0, n / 2), (n / 2, n)]);
+        let halves = |start: i64, n: i64| [(start, start + n / 2), (start + n / 2, start + n)];
+        let ranges: Vec<(i64, i64)> = match f.parallel {
+            None => vec![(0, 1)],
+            Some(n) => {
+                let width = f.wave.unwrap_or(n).max(1);
+                (0..n).step_by(width as usize).flat_map(|start| halves(start, width.min(n - start))).collect()
+            }
+        };
         for (first, last) in ranges.into_iter().filter(|r| r.0 < r.1) {
             execute::run(f, &mut buffers, first, last).unwrap_or_else(|e| panic!("{e}\n{f}"));
         }
@@ -533,20 +540,6 @@ fn a_local_buffer_with_its_vectors_across() {
 }
 
 #[test]
-fn waves_are_one_parallel_loop_with_barriers() {
-    let f = check_text(
-        "kernel w {
-          A: f32[5][12] argument 0 written;
-          waves 12 t in 0..48 {
-            let w = floor(t / 12);
-            let i = floor((t - 12*w) / 1);
-            A[w + 1][i] = (A[w][i] + f32(1.0));
-          } }",
-    );
-    assert_eq!((f[0].parallel, f[0].wave), (Some(48), Some(12)));
-}
-
-#[test]
 fn single_elements_are_divided_in_one_lane() {
     let lanes = |text: &str| -> Vec<u8> {
         let divisions = |inst: &Inst| match inst {
@@ -582,6 +575,7 @@ fn scalar_statements_compute_in_one_lane() {
 mod literals;
 mod narrow;
 mod pairs;
+mod waves;
 
 #[test]
 fn a_subscript_that_all_lanes_share_takes_no_lanes() {

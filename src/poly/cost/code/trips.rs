@@ -26,13 +26,19 @@ pub(super) struct Trips {
 /// The trips of each loop and conditional, in the order of their starts.
 pub(super) fn trips(function: &Function) -> Vec<Trips> {
     let iterations = function.parallel.unwrap_or(1);
+    // a call for each wave
+    let (width, outer) = function.wave.map_or((iterations, 0), |width| (width.clamp(1, iterations.max(1)), 1));
+    let calls = iterations / width.max(1);
+    let first = |i: usize| if outer == 0 { 0 } else { (spread(i % SAMPLES, 0) * calls as f64) as i64 * width };
     let mut walk = Walk {
         function,
         registers: vec![[0; 2 * SAMPLES]; function.gprs as usize],
-        weights: [1.0; SAMPLES],
-        iterations,
+        weights: [calls as f64; SAMPLES],
+        range: [std::array::from_fn(first), std::array::from_fn(|i| first(i) + width)],
+        calls: calls as f64,
         out: vec![],
-        depth: 0,
+        outer,
+        depth: outer,
     };
     walk.body(0);
     walk.out
@@ -43,9 +49,13 @@ struct Walk<'a> {
     registers: Vec<Values>,
     /// Iterations that each sample stands for.
     weights: [f64; SAMPLES],
-    /// Of the parallel loop.
-    iterations: i64,
+    /// The first iteration of the parallel loop in a call, and the one behind the last.
+    range: [Values; 2],
+    /// Calls of the function, of which each runs its parallel loop.
+    calls: f64,
     out: Vec<Trips>,
+    /// Depth of the parallel loop.
+    outer: usize,
     depth: usize,
 }
 
@@ -91,7 +101,8 @@ impl Walk<'_> {
         for (weight, &n) in self.weights.iter_mut().zip(&lengths) {
             *weight *= n as f64;
         }
-        let mean = self.weights.iter().sum::<f64>() / total;
+        let calls = if self.depth == self.outer { self.calls } else { 1.0 };
+        let mean = self.weights.iter().sum::<f64>() / total * calls;
         self.out.push(Trips { mean, changes });
         if mean == 0.0 {
             self.weights = outside;
@@ -156,7 +167,7 @@ impl Walk<'_> {
                 let (yes, no) = (self.registers[yes.index()], self.registers[no.index()]);
                 (dst, std::array::from_fn(|i| if op.holds(&a[i], &b[i]) { yes[i] } else { no[i] }))
             }
-            Inst::Range { dst, which } => (dst, [if which == 0 { 0 } else { self.iterations }; 2 * SAMPLES]),
+            Inst::Range { dst, which } => (dst, self.range[which.min(1) as usize]),
             Inst::LoadInt { dst, .. } | Inst::Argument { dst, .. } | Inst::Scratch { dst } => (dst, [0; 2 * SAMPLES]),
             _ => return,
         };
@@ -205,6 +216,25 @@ mod tests {
         assert_eq!(changes(1), [1.0, 0.0]);
         let [rare, never] = changes(10);
         assert!((0.01..0.4).contains(&rare) && never == 0.0, "{rare}");
+    }
+
+    #[test]
+    fn the_parallel_loop_runs_in_each_call_of_a_wave() {
+        let part = |condition: &str| format!("if {condition} {{\n loop r6 {{\n }}\n }}\n");
+        let text = format!(
+            "function p (parallel 96 in waves of 12, 9 gpr, 1 vector registers, 0 scratch bytes) {{\n r0 = first\n r1 = last\n
+            r2 = divfloor r0, 12\n r3 = divfloor r2, 2\n r4 = mul r3, -2\n r5 = add r2, r4\n r6 = sub r1, r0\n {}{}}}\n",
+            part("le r5, 0"),
+            part("ge r5, 1")
+        );
+        let means: Vec<f64> = trips(&parse(&text).unwrap()[0]).iter().map(|t| t.mean).collect();
+        assert_eq!((means[1], means[3]), (96.0, 96.0));
+        assert!((0.3..0.7).contains(&means[0]) && (means[0] + means[2] - 1.0).abs() < 1e-9, "{means:?}");
+        // what no sample reaches happens once, and not once in each call
+        let rare = "function p (parallel 96 in waves of 12, 9 gpr, 1 vector registers, 0 scratch bytes) {\n r0 = first\n r1 = last\n
+            r2 = sub r1, r0\n r3 = r0\n loop r2 {\n if ge r3, 1000 {\n }\n r3 = add r3, 1\n }\n}\n";
+        let means: Vec<f64> = trips(&parse(rare).unwrap()[0]).iter().map(|t| t.mean).collect();
+        assert_eq!(means, [96.0, 1.0 / 96.0]);
     }
 
     #[test]
