@@ -5,13 +5,73 @@
 //! defines. An f16 is converted by instructions that every target has; a bf16 by one where the target has it, or else by operations
 //! on integers.
 
-use crate::codegen::select::state::Selector;
-use crate::codegen::select::state::Val;
+use crate::codegen::select::state::{Address, LANE, Selected, Selector, Val, View};
 use crate::codegen::vcode::{Lane, ShiftOp, VBinary, VUnary};
-use crate::expr::CompareOp;
+use crate::expr::{Access, CompareOp, Expr, Scalar};
 use crate::runtime::DType;
 
+/// The bits of one half.
+const BITS: View = View { dtype: DType::I16, group: 1 };
+
+/// Fewest bytes that are copied in lanes of 16 bits: less takes several instructions.
+const LEAST_COPY: usize = 8;
+
 impl Selector<'_> {
+    /// Stores a number, or an element of the same type of half that is in memory, as its bits; false for other values.
+    pub fn copy_bits(&mut self, target: &Address, value: &Expr) -> Selected<bool> {
+        let dtype = self.nest.buffer(target.buffer).dtype;
+        let in_memory = |s: &Self, b| s.nest.buffer(b).dtype == dtype && !s.in_registers(b);
+        let free = self.view.is_none() && self.chunk.widest >= Lane::I32.bytes() && target.gather.is_empty();
+        if !dtype.is_half() || !free || !in_memory(self, target.buffer) {
+            return Ok(false);
+        }
+        let chunk = self.chunk;
+        let neighbours = target.linear.coefficient(LANE) == 1 && self.reads_neighbours(value)?;
+        if neighbours && usize::from(chunk.lanes) * dtype.bytes() >= LEAST_COPY {
+            self.chunk.widest = dtype.bytes();
+        }
+        let bits = match value {
+            Expr::Const(number) if number.dtype == dtype => {
+                self.constant(Scalar { dtype: BITS.dtype, bits: number.bits })
+            }
+            Expr::Load(access) if in_memory(self, access.buffer) && self.is_element(access) => {
+                self.view = Some(BITS);
+                let bits = self.load(access);
+                self.view = None;
+                bits
+            }
+            _ => {
+                self.chunk = chunk;
+                return Ok(false);
+            }
+        };
+        let bits = bits?;
+        if !target.varies() && !bits.uniform {
+            return self.internal("a store of lanes to one element");
+        }
+        self.store_lanes(target, bits, BITS.dtype);
+        self.chunk = chunk;
+        Ok(true)
+    }
+
+    /// Returns true for numbers and reads whose lanes are neighbours or one element.
+    fn reads_neighbours(&mut self, value: &Expr) -> Selected<bool> {
+        Ok(match value {
+            Expr::Load(access) if self.is_element(access) => {
+                let address = self.address(access.buffer, &access.index)?;
+                matches!(address.linear.coefficient(LANE), 0 | 1)
+            }
+            Expr::Const(_) => true,
+            _ => false,
+        })
+    }
+
+    /// Returns true for a read without guard of elements that do not come from data and are not known.
+    fn is_element(&self, access: &Access) -> bool {
+        let affine = access.index.iter().all(|i| i.affine().is_some());
+        affine && access.guard.is_empty() && self.literal(access).is_none()
+    }
+
     /// Bits from memory (lanes of i32) to the value.
     pub fn half_to_value(&mut self, bits: Val) -> Val {
         let bits = Val { lane: Lane::I32, ..bits };

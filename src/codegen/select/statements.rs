@@ -343,6 +343,7 @@ impl<'a> Selector<'a> {
             Some(op) if !scalar && !target.varies() => self.accumulate_lanes(stmt, target, op, value)?,
             Some(op) => self.accumulate(target, op, value)?,
             None if self.defer_zero(&target, value)? => {}
+            None if self.copy_bits(&target, value)? => {}
             None => {
                 let v = self.value(value)?;
                 self.store_value(&target, v)?;

@@ -1,8 +1,8 @@
 //! Random expressions over integers of 8 and 16 bits, by way of wider ones: narrow lanes compute what the types say.
 
-use super::check;
+use super::{arguments, check, run};
 use crate::codegen::Target;
-use crate::codegen::loopnest::{LoopNest, Stmt, parse};
+use crate::codegen::loopnest::{LoopNest, Stmt, interpret, parse};
 use crate::codegen::select::lower;
 use crate::codegen::vcode::{Function, Inst, Lane, ShiftOp, VBinary, VUnary};
 use crate::expr::scalar::{Value, cast};
@@ -292,5 +292,35 @@ fn tables_that_the_program_wrote_before_are_looked_up_in_registers() {
         let gathers = number_of(&functions, |i| matches!(i, Inst::VGatherIndex { .. }));
         let lookups = number_of(&functions, |i| matches!(i, Inst::VLookup { .. } | Inst::VShuffle { .. }));
         assert!(gathers == 0 && lookups > 0, "{}: {gathers} {lookups}", target.name);
+    }
+}
+
+#[test]
+fn halves_are_copied_as_their_bits() {
+    for dtype in ["f16", "bf16"] {
+        let text = format!(
+            "kernel p {{ A: {dtype}[67] argument 0; O: {dtype}[67] argument 1 written; Z: {dtype}[67] argument 2 written;
+             R: {dtype}[67] argument 3 written; T: {dtype}[40] argument 4 written;
+             vector v in 0..67 {{ O[v] = A[v]; Z[v] = {dtype}(#1000); R[v] = A[3]; }}
+             vector u in 0..20 {{ T[2*u] = A[3*u]; }}
+             for i in 0..3 {{ R[i] = A[2*i]; }} }}"
+        );
+        let nest = parse::nest(&text).unwrap_or_else(|e| panic!("{e}"));
+        let start = arguments(&nest, &mut StdRng::seed_from_u64(1));
+        let mut want = start.clone();
+        interpret::run(&nest, &mut want).unwrap();
+        for target in Target::all() {
+            let mut got = start.clone();
+            run(&lower(&nest, &target).unwrap(), &mut got);
+            assert!(got.iter().zip(&want).all(|(g, w)| g.data == w.data), "{dtype}, {}", target.name);
+        }
+        let functions = lower(&nest, &Target::avx512()).unwrap();
+        let converted = |i: &Inst| {
+            matches!(i, Inst::VUnary { .. })
+                || i.lanes().is_some_and(|l| l.ty.lane.is_float())
+                || matches!(i, Inst::VShift { .. })
+        };
+        assert_eq!(number_of(&functions, converted), 0, "{functions:?}");
+        assert!(number_of(&functions, |i| matches!(i, Inst::VStore { ty, .. } if ty.lane == Lane::I16)) > 4);
     }
 }
