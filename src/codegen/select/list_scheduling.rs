@@ -48,7 +48,7 @@ pub fn schedule_loops(function: &mut Function, target: &Target) {
 }
 
 /// The blocks without branches of innermost loops.
-fn blocks(insts: &[Inst]) -> Vec<Range<usize>> {
+pub(super) fn blocks(insts: &[Inst]) -> Vec<Range<usize>> {
     let (mut blocks, mut of_loop, mut start) = (vec![], None, 0);
     for (index, inst) in insts.iter().enumerate() {
         if !inst.is_control() {
@@ -83,7 +83,7 @@ type Register = (Class, u32);
 
 /// The registers of a block, and whether they count as live in all of it: those that others mention, those that are read before
 /// they are written, and those that are written more than once.
-fn shared_registers(insts: &[Inst], block: &Range<usize>) -> FxHashMap<Register, bool> {
+pub(super) fn shared_registers(insts: &[Inst], block: &Range<usize>) -> FxHashMap<Register, bool> {
     let mut shared = FxHashMap::default();
     for inst in &insts[block.clone()] {
         inst.registers(|class, access, r| {
@@ -100,7 +100,7 @@ fn shared_registers(insts: &[Inst], block: &Range<usize>) -> FxHashMap<Register,
 }
 
 /// Vector registers that are live throughout the loop of a block, which does not mention them.
-fn live_beside(live: &Liveness, block: &Range<usize>, shared: &FxHashMap<Register, bool>) -> usize {
+pub(super) fn live_beside(live: &Liveness, block: &Range<usize>, shared: &FxHashMap<Register, bool>) -> usize {
     let around = |l: &Loop| (l.start as usize) < block.start && block.end <= l.end as usize;
     let Some(innermost) = live.loops.iter().rposition(around) else { return 0 };
     let mentioned: Vec<u32> = shared.keys().map(|&(class, r)| live.values.value(class, r)).collect();

@@ -11,15 +11,20 @@
 //! broadcast; 9 rows and three vectors 2.05 and 1.80, 16 rows and one vector 1.89 either way, whether the other core works or not.
 //! (Where the other hardware thread of a core worked, two vectors of columns once took 150 GFLOP/s so, and 165 with operands in memory.)
 //! A broadcast of 16 bits is another matter: in a register of its own it takes the port of permutations beside the load, which is one of
-//! the two that multiply, so that all tensor instructions that read it load it again.
+//! the two that multiply, so that all tensor instructions that read it load it again, as far as that does not make loads the limit of
+//! a loop: 28 products with operands in memory beside 2 loads take 15 cycles, and 14.5 with one of 14 broadcasts in a register.
 
 use crate::codegen::Target;
+use crate::codegen::regalloc::liveness::Liveness;
+use crate::codegen::select::list_scheduling::{blocks, live_beside, shared_registers};
 use crate::codegen::select::uses::{Uses, remove, uses};
 use crate::codegen::target::Isa;
 use crate::codegen::vcode::lanes::Widening;
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Addr, Function, Gpr, Inst, VBinary, VType, Vreg};
+use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// A load whose register holds what an operand in memory would.
 struct Load {
@@ -38,18 +43,8 @@ pub fn fold(function: &mut Function, target: &Target) {
     let runs = runs(function);
     let mut gprs = None;
     let mut folded = BTreeSet::new();
+    fold_elements(function, target, &vectors, &runs, &mut folded);
     for index in 0..function.insts.len() {
-        if target.isa == Isa::Avx512
-            && let Some((addr, elements)) = elements(function, &vectors, index, &runs)
-        {
-            let gprs = gprs.get_or_insert_with(|| uses(function, Class::Gpr));
-            let end = elements.iter().map(|e| e.0).max().unwrap_or(index);
-            if registers_of(&addr).all(|r| gprs.stays(r.index(), index, end)) {
-                elements.into_iter().for_each(|(reader, inst)| function.insts[reader] = inst);
-                folded.insert(index);
-            }
-            continue;
-        }
         let Some(load) = load(&function.insts[index], target) else { continue };
         let Some(readers) = readers(&vectors, load.dst, index, &runs) else { continue };
         let [end] = readers[..] else { continue };
@@ -67,6 +62,88 @@ pub fn fold(function: &mut Function, target: &Target) {
 /// The registers of an address.
 fn registers_of(addr: &Addr) -> impl Iterator<Item = Gpr> + use<> {
     addr.index.map(|i| i.0).into_iter().chain([addr.base])
+}
+
+/// Gives tensor instructions the broadcasts of 16 bits that they read as operands in memory.
+fn fold_elements(
+    function: &mut Function,
+    target: &Target,
+    vectors: &Uses,
+    runs: &[usize],
+    folded: &mut BTreeSet<usize>,
+) {
+    if target.isa != Isa::Avx512 {
+        return;
+    }
+    let mut gprs = None;
+    let mut candidates = vec![];
+    for index in 0..function.insts.len() {
+        let Some((addr, elements)) = elements(function, vectors, index, runs) else { continue };
+        let gprs = gprs.get_or_insert_with(|| uses(function, Class::Gpr));
+        let end = elements.iter().map(|e| e.0).max().unwrap_or(index);
+        if registers_of(&addr).all(|r| gprs.stays(r.index(), index, end)) {
+            candidates.push((index, elements));
+        }
+    }
+    if candidates.is_empty() {
+        return;
+    }
+    let readers: Vec<(usize, usize)> = candidates.iter().map(|(index, elements)| (*index, elements.len())).collect();
+    let kept = kept_in_registers(function, target, &readers);
+    for (index, elements) in candidates.into_iter().filter(|(index, _)| !kept.contains(index)) {
+        elements.into_iter().for_each(|(reader, inst)| function.insts[reader] = inst);
+        folded.insert(index);
+    }
+}
+
+/// The broadcasts of 16 bits, given with the number of their readers, that stay in registers: those by which the loads of an innermost
+/// loop take less time than its arithmetic, where registers last.
+fn kept_in_registers(function: &Function, target: &Target, broadcasts: &[(usize, usize)]) -> BTreeSet<usize> {
+    let machine = &target.machine;
+    let mut kept = BTreeSet::new();
+    let Ok(live) = Liveness::compute(function) else { return kept };
+    for block in blocks(&function.insts) {
+        let inside: Vec<&(usize, usize)> = broadcasts.iter().filter(|(index, _)| block.contains(index)).collect();
+        if inside.is_empty() || live_at_most(function, &live, &block) > target.vector_registers {
+            continue;
+        }
+        let count = |kind: fn(&Inst) -> bool| function.insts[block.clone()].iter().filter(|i| kind(i)).count();
+        let again: usize = inside.iter().map(|(_, readers)| readers - 1).sum();
+        let mut loads = count(reads_memory) + again;
+        let mut arithmetic = count(|inst| inst.ty().is_some() && inst.lanes().is_none());
+        let cycles = |loads: usize, arithmetic: usize| {
+            (loads as f64 / machine.loads_per_cycle as f64).max(arithmetic as f64 / machine.fma_per_cycle as f64)
+        };
+        for &&(index, readers) in &inside {
+            let (fewer, more) = (loads - (readers - 1), arithmetic + 1);
+            if cycles(fewer, more) < cycles(loads, arithmetic) {
+                (loads, arithmetic) = (fewer, more);
+                kept.insert(index);
+            }
+        }
+    }
+    kept
+}
+
+fn reads_memory(inst: &Inst) -> bool {
+    let operand = matches!(inst, Inst::VFmaMemory { .. } | Inst::VBinaryMemory { .. } | Inst::VTensorMemory { .. });
+    operand || inst.lanes().is_some() && !inst.writes_memory()
+}
+
+/// Vector registers that are live at once in a block of an innermost loop.
+fn live_at_most(function: &Function, live: &Liveness, block: &Range<usize>) -> usize {
+    let shared = shared_registers(&function.insts, block);
+    let mut lives: FxHashMap<u32, Range<usize>> = FxHashMap::default();
+    for index in block.clone() {
+        function.insts[index].registers(|class, _, r| {
+            if class == Class::Vector && !shared[&(class, r)] {
+                lives.entry(r).or_insert(index..index).end = index;
+            }
+        });
+    }
+    let throughout = shared.iter().filter(|((class, _), shared)| *class == Class::Vector && **shared).count();
+    let most = block.clone().map(|index| lives.values().filter(|l| l.contains(&index)).count()).max();
+    live_beside(live, block, &shared) + throughout + most.unwrap_or(0)
 }
 
 /// The tensor instructions that read a broadcast of 16 bits, where these are all that read it, each with the element in memory, and the
@@ -213,5 +290,30 @@ mod tests {
         assert!(folded(part, &Target::avx512()).contains("v0 = load"));
         let around = "r0 = argument 0\n loop r1 {\n v2 = add f32x8 v0, v8\n v0 = load f32x8 f32 [r0]\n }";
         assert!(folded(around, &Target::avx512()).contains("v0 = load"));
+    }
+
+    /// The innermost loop of a product of `rows` by 64 columns with sums in f16: broadcasts, operands in memory.
+    fn operands_of_halves(rows: usize) -> (usize, usize) {
+        let text = format!(
+            "kernel p {{ A: f16[{rows}][128] argument 0; B: f16[128][64] argument 1; S: f16[{rows}][64] argument 2 written;
+             for k in 0..128 {{ unroll m in 0..{rows} {{ vector n in 0..64 {{
+               instruction vfmadd231ph q in 0..1 {{ S[m][n] add = (A[m][k + q] * B[k + q][n]); }} }} }} }} }}"
+        );
+        let rows = crate::language::instruction::built_in().unwrap();
+        let target = Target::by_name("x86-64-avx512-vnni+avx512fp16").unwrap().with_instructions(rows);
+        let nest = crate::codegen::loopnest::parse::nest(&text).unwrap();
+        let functions = crate::codegen::select::lower(&nest, &target).unwrap();
+        let count = |kind: fn(&Inst) -> bool| functions.iter().flat_map(|f| &f.insts).filter(|i| kind(i)).count();
+        let broadcast = count(|i| matches!(i, Inst::VBroadcast { .. }));
+        (broadcast, count(|i| matches!(i, Inst::VTensorMemory { .. })))
+    }
+
+    #[test]
+    fn broadcasts_of_halves_share_the_ports_of_loads_and_of_arithmetic() {
+        // 2 loads of columns: 28 products take 14 cycles and 30 loads 15, 27 products and a broadcast as many as 29 loads.
+        assert_eq!(operands_of_halves(14), (1, 26));
+        assert_eq!(operands_of_halves(3), (1, 4));
+        // 15 rows have 30 sums in registers, and 2 for the columns.
+        assert_eq!(operands_of_halves(15), (0, 30));
     }
 }
