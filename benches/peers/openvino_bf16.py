@@ -1,7 +1,10 @@
-"""OpenVINO with leave to compute in bf16: another accuracy, so another contest; it shows what the processor's tiles are worth."""
-from peers import openvino
+"""OpenVINO with leave to compute in bf16: another accuracy, so another contest; it shows what the processor's tiles are worth.
 
-REQUIRES = openvino.REQUIRES
+Where it is far from the network in f32, outputs are judged by how far they are from that.
+"""
+from peers import onnxruntime, openvino
+
+REQUIRES = [*openvino.REQUIRES, *(name for name in onnxruntime.REQUIRES if name not in openvino.REQUIRES)]
 KINDS = openvino.KINDS
 TOLERANCE = 0.2
 
@@ -13,3 +16,7 @@ def version():
 class Contestant(openvino.Contestant):
     def __init__(self, workload, threads):
         super().__init__(workload, threads, "bf16")
+
+
+class Definition(onnxruntime.Definition):
+    """The network in f32."""

@@ -22,6 +22,10 @@ class Peers(unittest.TestCase):
         self.assertTrue(all(package in pinned for package in environment.TOOLS))
         self.assertTrue(all("==" in line for line in pinned.values()))
 
+    def test_a_peer_that_rounds_is_judged_by_the_network_in_f32(self):
+        rounding = [peer for peer in SUITES["bf16"]["peers"] if not Peer(peer).has_definition]
+        self.assertEqual(rounding, [])
+
     def test_suites_name_peers_that_exist(self):
         for suite in SUITES.values():
             self.assertLessEqual(set(suite["peers"]), set(environment.names()))
