@@ -281,16 +281,21 @@ impl Traffic<'_> {
         }
     }
 
+    /// Values of an iterator inside of a block, or of a part of a reduction.
+    fn inside_of_block(&self, order: &[TileLoop], a: &Axis) -> i64 {
+        let part = order.iter().filter(|l| l.iterator == a.iterator).map(|l| l.tile).min();
+        // What no loop of the order divides is done inside of a block.
+        let whole = a.reduced || order.iter().all(|l| l.iterator != a.iterator);
+        let block = if whole { a.extent } else { (self.block)(a.iterator) };
+        part.filter(|_| a.reduced).unwrap_or(block).min(a.extent)
+    }
+
     /// ns of exposed transfers for this order, and of visiting the accumulators between parts of a reduction.
     pub fn cost(&self, order: &[TileLoop]) -> f64 {
         let machine = &self.target.machine;
         let count = self.references.len();
-        let innermost = |a: &Axis| {
-            let part = order.iter().filter(|l| l.iterator == a.iterator).map(|l| l.tile).min();
-            let block = if a.reduced { a.extent } else { (self.block)(a.iterator) };
-            (a.iterator, part.filter(|_| a.reduced).unwrap_or(block).min(a.extent))
-        };
-        let mut covered: Vec<(Var, i64)> = self.axes.iter().map(innermost).collect();
+        let mut covered: Vec<(Var, i64)> =
+            self.axes.iter().map(|a| (a.iterator, self.inside_of_block(order, a))).collect();
         let mut inside = self.touched(&covered);
         let bytes: Vec<f64> = inside.prints.iter().map(|p| p.0).collect();
         // misses[level][reference] in bytes

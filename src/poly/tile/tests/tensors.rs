@@ -8,6 +8,7 @@ use crate::codegen::vcode::Inst;
 use crate::expr::{BinaryOp, BufferId, Expr, Scalar, Var};
 use crate::pipeline::kernel::CompiledKernel;
 use crate::poly::lower::state::Argument;
+use crate::poly::normalize::half_sums::with_half_sums;
 use crate::poly::packing::PackedDim;
 use crate::poly::samples::{define, mul, tensor, v};
 use crate::poly::statement::{Program, Role};
@@ -352,4 +353,19 @@ fn summands_of_several_operands_in_lanes_are_computed_without() {
         assert_eq!(is_tensor(&compiled), shared, "{}", compiled.tiled.report);
         assert!(output(&compiled, &given).data == evaluate(&p, &given)[0].data, "{shared}");
     }
+}
+
+/// The blocks of terms of sums in f16 have a loop inside of the block in registers: all of them are read before the next block.
+#[test]
+fn an_operand_whose_rows_lie_apart_is_packed_for_sums_in_halves() {
+    let target = Target::by_name("x86-64-avx512-vnni+avx512fp16").unwrap().with_instructions(rows());
+    let p = product_in(1024, 1024, 1024, [DType::F16; 2], DType::F32, Role::Input);
+    let (halves, count) = with_half_sums(&p).unwrap();
+    let compiled = compile_stages(&halves, "product", &target);
+    let report = &compiled.tiled.report;
+    assert_eq!(count, 1);
+    let phase =
+        report.phases.iter().find(|p| p.instruction.as_deref() == Some("vfmadd231ph")).expect("a phase of its sums");
+    let packed = compiled.tiled.packings.iter().map(|p| p.access.buffer).collect::<Vec<_>>();
+    assert_eq!(packed, [BufferId(1)], "{}: {report}", phase.block);
 }
