@@ -234,7 +234,7 @@ impl Traffic<'_> {
     }
 
     /// Iterations of the loops that may be divided over threads.
-    fn parallel_steps(&self, order: &[TileLoop]) -> i64 {
+    pub fn parallel_steps(&self, order: &[TileLoop]) -> i64 {
         let serial = |l: &TileLoop| self.divisible.contains(&l.iterator) || self.uneven.contains(&l.iterator);
         let cut = order.iter().position(serial);
         (0..cut.unwrap_or(order.len())).map(|position| self.steps(order, position).0).product()

@@ -25,6 +25,8 @@ struct Choice {
     /// Exposed transfers and packing, and all that the phase takes.
     memory_ns: f64,
     total_ns: f64,
+    /// Threads can divide the loops.
+    parallel: bool,
     /// Loops that threads do not divide, and reduced iterators that may be cut into parts.
     uneven: Vec<Var>,
     divisible: Vec<Var>,
@@ -87,8 +89,12 @@ impl Phase<'_> {
         let blocks = self.block_reports(&problem, compared);
         let mut choices = choices.into_iter();
         let first = choices.next().expect("a block of scalars at least");
+        // What threads cannot divide gains as much as two of them would by another choice.
+        let divided = |c: &Choice| c.parallel && c.total_ns > self.target.machine.serial_ns;
+        let margin = |c: &Choice, best: &Choice| if divided(best) && !c.parallel { 0.5 } else { 0.99 };
+        let gains = |c: &Choice, best: &Choice| c.total_ns < best.total_ns * margin(c, best);
         let Choice { block, order, memory_ns, uneven, divisible, .. } =
-            choices.fold(first, |best, c| if c.total_ns < best.total_ns * 0.99 { c } else { best });
+            choices.fold(first, |best, c| if gains(&c, &best) { c } else { best });
         let points = |v: Var| points_of(&block, v);
         let blocked: Vec<(usize, i64)> =
             axes.iter().filter_map(|(a, row)| row.map(|r| (r, points(a.iterator)))).filter(|&(_, n)| n > 1).collect();
@@ -184,7 +190,8 @@ impl Phase<'_> {
         let (order, memory_ns) = if fixed { (loops.clone(), traffic.cost(&loops)) } else { traffic.order(&loops) };
         let memory_ns = memory_ns + copying / machine.clock_ghz;
         let total_ns = block.cycles / machine.clock_ghz + memory_ns;
-        Choice { block, order, memory_ns, total_ns, uneven, divisible }
+        let parallel = traffic.parallel_steps(&order) > 1;
+        Choice { block, order, memory_ns, total_ns, parallel, uneven, divisible }
     }
 
     fn dominant(&self, statements: &[StatementId]) -> StatementId {

@@ -369,3 +369,14 @@ fn an_operand_whose_rows_lie_apart_is_packed_for_sums_in_halves() {
     let packed = compiled.tiled.packings.iter().map(|p| p.access.buffer).collect::<Vec<_>>();
     assert_eq!(packed, [BufferId(1)], "{}: {report}", phase.block);
 }
+
+/// A product of few rows has a choice of blocks without any loop around them, which one thread would run alone.
+#[test]
+fn blocks_of_sums_in_halves_leave_loops_for_threads() {
+    let target = Target::by_name("x86-64-avx512-vnni+avx512fp16").unwrap().with_instructions(rows());
+    let p = product_in(49, 512, 4608, [DType::F16; 2], DType::F32, Role::Input);
+    let (halves, _) = with_half_sums(&p).unwrap();
+    let compiled = compile_stages(&halves, "product", &target);
+    let sums = compiled.tiled.report.phases.iter().find(|p| p.instruction.as_deref() == Some("vfmadd231ph"));
+    assert!(sums.is_some_and(|p| p.parallel), "{}", compiled.tiled.report);
+}
