@@ -28,7 +28,7 @@ use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};
 use crate::poly::analysis::constant_factor;
 use crate::poly::lower::state::Solution;
-use crate::poly::lower::state::{Argument, Class, Lowering, Mode, Placed, State};
+use crate::poly::lower::state::{Argument, Lowering, Mode, Placed, RowValues, Site};
 use crate::poly::packing::Pack;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
@@ -71,13 +71,13 @@ fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool) -> Result<Kernel> {
             l.nest.body.extend(body);
             continue;
         }
-        let state = State::default();
+        let site = Site::default();
         let body = match node {
             Node::Band(band, child) if band.rows.first().is_some_and(|r| r.kind == RowKind::Parallel) => {
-                l.parallel(band, child, &statements, &state)?
+                l.parallel(band, child, &statements, &site)?
             }
             _ => {
-                let body = l.node(node, &statements, &state)?;
+                let body = l.node(node, &statements, &site)?;
                 if body.is_empty() { vec![] } else { vec![l.once(body)] }
             }
         };
@@ -198,15 +198,15 @@ impl<'a> Lowering<'a> {
         loop_over(t, 1, LoopKind::Parallel, body)
     }
 
-    fn node(&mut self, node: &Node, statements: &[StatementId], state: &State) -> Result<Vec<Stmt>> {
+    fn node(&mut self, node: &Node, statements: &[StatementId], site: &Site) -> Result<Vec<Stmt>> {
         match node {
-            Node::Band(band, child) => self.rows(&band.rows, child, statements, state),
+            Node::Band(band, child) => self.rows(&band.rows, child, statements, site),
             Node::Sequence(children) => {
-                let mut state = state.clone();
-                self.place(children, statements, &mut state)?;
+                let mut site = site.clone();
+                self.place(children, statements, &mut site)?;
                 let (mut out, mut last) = (vec![], 0);
                 for (statements, child) in children {
-                    let mut body = self.node(child, statements, &state)?;
+                    let mut body = self.node(child, statements, &site)?;
                     if initial::forward(&out[last..], &mut body) {
                         out.truncate(last);
                     }
@@ -216,49 +216,49 @@ impl<'a> Lowering<'a> {
                 Ok(out)
             }
             Node::Leaf => {
-                let mut state = state.clone();
+                let mut site = site.clone();
                 let each: Vec<(Vec<StatementId>, Node)> = statements.iter().map(|&s| (vec![s], Node::Leaf)).collect();
                 if each.len() > 1 {
-                    self.place(&each, statements, &mut state)?;
+                    self.place(&each, statements, &mut site)?;
                 }
                 let mut out = vec![];
                 for &s in statements {
-                    out.extend(self.statement(s, &state)?);
+                    out.extend(self.statement(s, &site)?);
                 }
                 Ok(out)
             }
         }
     }
 
-    fn rows(&mut self, rows: &[Row], child: &Node, statements: &[StatementId], state: &State) -> Result<Vec<Stmt>> {
-        let Some((row, rest)) = rows.split_first() else { return self.node(child, statements, state) };
-        if let Some(promoted) = self.promote(rows, child, statements, state)? {
+    fn rows(&mut self, rows: &[Row], child: &Node, statements: &[StatementId], site: &Site) -> Result<Vec<Stmt>> {
+        let Some((row, rest)) = rows.split_first() else { return self.node(child, statements, site) };
+        if let Some(promoted) = self.promote(rows, child, statements, site)? {
             return Ok(promoted);
         }
-        let mut state = state.clone();
+        let mut site = site.clone();
         // Below, a temporary of lanes that depend on each other would be one element that they share.
-        let coincident = state.coincident && rows.iter().all(|r| r.coincident);
+        let coincident = site.coincident && rows.iter().all(|r| r.coincident);
         if contraction::expands(row) && !coincident && statements.len() > 1 {
             let each: Vec<(Vec<StatementId>, Node)> = statements.iter().map(|&s| (vec![s], Node::Leaf)).collect();
-            self.place(&each, statements, &mut state)?;
+            self.place(&each, statements, &mut site)?;
         }
-        let (class, mut state) = self.class(row, &state)?;
-        let Class { base, extent, .. } = state.classes[class].clone();
-        if state.mode != Mode::Body && self.reduces(row, statements[0]) {
-            return self.rows(rest, child, statements, &state);
+        let (class, mut site) = self.class(row, &site)?;
+        let RowValues { base, extent, .. } = site.rows[class].clone();
+        if site.mode != Mode::Body && self.reduces(row, statements[0]) {
+            return self.rows(rest, child, statements, &site);
         }
         // The loop of an instruction says which one it is.
         let instruction = matches!(row.kind, RowKind::Instruction(_));
         if extent <= row.tile && !instruction {
-            return self.rows(rest, child, statements, &state);
+            return self.rows(rest, child, statements, &site);
         }
-        state.coincident &= row.coincident;
+        site.coincident &= row.coincident;
         let (full, left) = (extent / row.tile, extent % row.tile);
         let mut out = vec![];
         let mut inside = |l: &mut Self, base: Affine, extent: i64| {
-            state.classes[class].base = base;
-            state.classes[class].extent = extent;
-            l.rows(rest, child, statements, &state)
+            site.rows[class].base = base;
+            site.rows[class].extent = extent;
+            l.rows(rest, child, statements, &site)
         };
         if full == 1 && !instruction {
             out.extend(inside(self, base.clone(), row.tile)?);
@@ -276,15 +276,15 @@ impl<'a> Lowering<'a> {
         Ok(out)
     }
 
-    /// The state with the class of `row` in it, and where.
-    fn class(&self, row: &Row, state: &State) -> Result<(usize, State)> {
-        let mut state = state.clone();
-        state.loops += 1;
-        let covers = |c: &Class| row.phi.iter().all(|p| c.phi.contains(p));
-        if let Some(i) = state.classes.iter().position(covers) {
-            return Ok((i, state));
+    /// The site with the class of `row` in it, and where.
+    fn class(&self, row: &Row, site: &Site) -> Result<(usize, Site)> {
+        let mut site = site.clone();
+        site.loops += 1;
+        let covers = |c: &RowValues| row.phi.iter().all(|p| c.phi.contains(p));
+        if let Some(i) = site.rows.iter().position(covers) {
+            return Ok((i, site));
         }
-        if state.classes.iter().any(|c| row.phi.iter().any(|p| c.phi.contains(p) && !p.1.is_constant())) {
+        if site.rows.iter().any(|c| row.phi.iter().any(|p| c.phi.contains(p) && !p.1.is_constant())) {
             return Err(Error::Unsupported(format!(
                 "row {} of {} continues different rows for its statements",
                 row.name, self.scop.name
@@ -292,17 +292,17 @@ impl<'a> Lowering<'a> {
         }
         let (lo, hi) = row.range(self.scop);
         let base = lo.div_euclid(row.tile) * row.tile;
-        let class = Class { phi: row.phi.clone(), base: Affine::constant(base), extent: hi - base + 1 };
-        state.classes.push(class);
-        Ok((state.classes.len() - 1, state))
+        let class = RowValues { phi: row.phi.clone(), base: Affine::constant(base), extent: hi - base + 1 };
+        site.rows.push(class);
+        Ok((site.rows.len() - 1, site))
     }
 
     /// The store of one statement, with the conditions that the loops do not imply.
-    fn statement(&mut self, id: StatementId, state: &State) -> Result<Vec<Stmt>> {
+    fn statement(&mut self, id: StatementId, site: &Site) -> Result<Vec<Stmt>> {
         let s = self.scop.statement(id);
         let Solution { iterators: value, mut conditions, lets, .. } =
-            self.iterators(id, state, state.mode != Mode::Body)?;
-        if state.mode == Mode::Body {
+            self.iterators(id, site, site.mode != Mode::Body)?;
+        if site.mode == Mode::Body {
             conditions.extend(s.domain.iter().map(|c| c.compose(&value)));
         }
         let range = self.range();
@@ -312,33 +312,33 @@ impl<'a> Lowering<'a> {
         conditions.retain(|c| c.bounds(&range).0 < 0);
         conditions.sort();
         conditions.dedup();
-        let store = self.store(id, &value, state)?;
+        let store = self.store(id, &value, site)?;
         let store = if conditions.is_empty() { store } else { Stmt::If { conditions, body: vec![store] } };
         Ok(lets.into_iter().chain([store]).collect())
     }
 
     /// The store of one instance, its iterators over loop variables; or the copy that stands for it.
-    fn store(&self, id: StatementId, value: &[Affine], state: &State) -> Result<Stmt> {
+    fn store(&self, id: StatementId, value: &[Affine], site: &Site) -> Result<Stmt> {
         let s = self.scop.statement(id);
         let write: Vec<Affine> = s.write.iter().map(|a| a.compose(value)).collect();
-        let local = self.element(s.target, &write, &state.placed)?;
-        if state.mode == Mode::Body {
-            let body = state.factor.as_ref().map_or(&s.body, |f| &f.1);
-            let body = self.expression(id, body, value, state)?;
+        let local = self.element(s.target, &write, &site.placed)?;
+        if site.mode == Mode::Body {
+            let body = site.factor.as_ref().map_or(&s.body, |f| &f.1);
+            let body = self.expression(id, body, value, site)?;
             let mut index = affine_index(local.1);
             for (d, e) in &s.computed {
                 let place = index.get_mut(*d).filter(|i| **i == Index::Affine(Affine::constant(0)));
                 let place = place.ok_or_else(|| Error::Internal("a scatter to a contracted temporary".into()))?;
-                *place = Index::Value(Box::new(self.expression(id, e, value, state)?));
+                *place = Index::Value(Box::new(self.expression(id, e, value, site)?));
             }
             return Ok(Stmt::Store { buffer: local.0, index, value: body, reduce: s.reduce });
         }
-        let outer = &state.placed[..state.placed.len() - 1];
+        let outer = &site.placed[..site.placed.len() - 1];
         let target = self.element(s.target, &write, outer)?;
-        if let Some((c, _)) = state.factor {
+        if let Some((c, _)) = site.factor {
             let zero = Scalar::neutral(BinaryOp::Add, c.dtype).expect("of floating point");
             let sum = || constant_factor::scaled(c, Expr::load(local.0, local.1.clone()));
-            return Ok(match state.mode {
+            return Ok(match site.mode {
                 Mode::Fill => Stmt::Store {
                     buffer: local.0,
                     index: affine_index(local.1),
@@ -348,7 +348,7 @@ impl<'a> Lowering<'a> {
                 _ => Stmt::Store { buffer: target.0, index: affine_index(target.1), value: sum(), reduce: s.reduce },
             });
         }
-        let (to, from) = if state.mode == Mode::Fill { (local, target) } else { (target, local) };
+        let (to, from) = if site.mode == Mode::Fill { (local, target) } else { (target, local) };
         Ok(Stmt::Store { buffer: to.0, index: affine_index(to.1), value: Expr::load(from.0, from.1), reduce: None })
     }
 
@@ -381,8 +381,8 @@ impl<'a> Lowering<'a> {
     }
 
     /// A body over loop variables and buffers of the nest.
-    fn expression(&self, id: StatementId, body: &Expr, value: &[Affine], state: &State) -> Result<Expr> {
-        let recurse = |e: &Expr| self.expression(id, e, value, state);
+    fn expression(&self, id: StatementId, body: &Expr, value: &[Affine], site: &Site) -> Result<Expr> {
+        let recurse = |e: &Expr| self.expression(id, e, value, site);
         let replace = |v: Var| value[v.0 as usize].clone();
         Ok(match body {
             Expr::Index(a) => Expr::Index(a.substitute(replace)),
@@ -391,7 +391,7 @@ impl<'a> Lowering<'a> {
                     let subscripts = self.tiled.packings[p].subscripts(value, &self.range())?;
                     return Ok(Expr::load(self.packed[p], subscripts));
                 }
-                let placed = state.placed.iter().rev().find(|p| p.tensor == access.buffer && !p.sums);
+                let placed = site.placed.iter().rev().find(|p| p.tensor == access.buffer && !p.sums);
                 let affine: Option<Vec<Affine>> =
                     access.index.iter().map(|i| Some(i.affine()?.substitute(replace))).collect();
                 let (buffer, index) = match (affine, placed) {

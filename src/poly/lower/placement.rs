@@ -7,7 +7,7 @@ use crate::expr::{BufferId, Index};
 use crate::poly::analysis::constant_factor;
 use crate::poly::lower::contraction::own_loops;
 use crate::poly::lower::state::Local;
-use crate::poly::lower::state::{Argument, Class, Lowering, Mode, Placed, State};
+use crate::poly::lower::state::{Argument, Lowering, Mode, Placed, RowValues, Site};
 use crate::poly::schedule::{Node, Row, RowKind};
 use crate::poly::statement::{Role, StatementId};
 use crate::runtime::Result;
@@ -75,10 +75,10 @@ impl Lowering<'_> {
         &mut self,
         children: &[(Vec<StatementId>, Node)],
         statements: &[StatementId],
-        state: &mut State,
+        site: &mut Site,
     ) -> Result<()> {
         for t in self.temporaries() {
-            if self.tensors[t.0 as usize].is_some() || state.placed.iter().any(|p| p.tensor == t) {
+            if self.tensors[t.0 as usize].is_some() || site.placed.iter().any(|p| p.tensor == t) {
                 continue;
             }
             let touching = self.scop.users(t);
@@ -86,12 +86,12 @@ impl Lowering<'_> {
             if !split || touching.is_empty() || !touching.iter().all(|s| statements.contains(s)) {
                 continue;
             }
-            let own = state.coincident || state.loops <= own_loops(self.scop, &self.tiled.schedule, t);
-            let contracted = if own { self.contract(t, &touching, state) } else { None };
+            let own = site.coincident || site.loops <= own_loops(self.scop, &self.tiled.schedule, t);
+            let contracted = if own { self.contract(t, &touching, site) } else { None };
             match contracted {
                 Some((origin, shape)) => {
                     let buffer = self.local(Local::Temporary(t), &self.scop.tensor(t).name, t, &shape);
-                    state.placed.push(Placed { tensor: t, buffer, origin, sums: false });
+                    site.placed.push(Placed { tensor: t, buffer, origin, sums: false });
                 }
                 None => self.workspace(t),
             }
@@ -100,7 +100,7 @@ impl Lowering<'_> {
     }
 
     /// Origin and extents of the part of a temporary that is touched here, when the loops shift all accesses alike.
-    fn contract(&self, tensor: BufferId, touching: &[StatementId], state: &State) -> Option<(Vec<Affine>, Vec<i64>)> {
+    fn contract(&self, tensor: BufferId, touching: &[StatementId], site: &Site) -> Option<(Vec<Affine>, Vec<i64>)> {
         let shape = &self.scop.tensor(tensor).shape;
         let mut boxes: Vec<Option<Box1>> = shape.iter().map(|_| None).collect();
         for &id in touching {
@@ -116,7 +116,7 @@ impl Lowering<'_> {
             });
             for index in accesses {
                 for (d, i) in index.iter().enumerate() {
-                    let one = self.interval(id, i.affine()?, state)?;
+                    let one = self.interval(id, i.affine()?, site)?;
                     boxes[d] = Some(match boxes[d].take() {
                         None => one,
                         Some(all) => {
@@ -149,11 +149,11 @@ impl Lowering<'_> {
     }
 
     /// The values of an affine form of a statement's iterators at this place.
-    fn interval(&self, id: StatementId, a: &Affine, state: &State) -> Option<Box1> {
+    fn interval(&self, id: StatementId, a: &Affine, site: &Site) -> Option<Box1> {
         let s = self.scop.statement(id);
         let mut out = Box1 { centre: Affine::constant(a.constant), low: 0, high: 0 };
         for &(v, c) in &a.terms {
-            let (centre, last) = self.iterator(id, v, state)?;
+            let (centre, last) = self.iterator(id, v, site)?;
             let (centre, last) = match centre {
                 Some(centre) => (centre, last),
                 None => (Affine::constant(0), s.extent(v) - 1),
@@ -166,8 +166,8 @@ impl Lowering<'_> {
 
     /// Returns the range of one iterator from the classes: `centre + 0..=last`. `None` inside when no class has it,
     /// `None` outside when one has it with others.
-    fn iterator(&self, id: StatementId, v: crate::expr::Var, state: &State) -> Option<(Option<Affine>, i64)> {
-        for Class { phi, base, extent } in &state.classes {
+    fn iterator(&self, id: StatementId, v: crate::expr::Var, site: &Site) -> Option<(Option<Affine>, i64)> {
+        for RowValues { phi, base, extent } in &site.rows {
             let Some((_, phi)) = phi.iter().find(|p| p.0 == id) else { continue };
             match phi.terms[..] {
                 [(w, 1)] if w == v => return Some((Some(base.clone().offset(-phi.constant)), extent - 1)),
@@ -209,11 +209,11 @@ impl Lowering<'_> {
         rows: &[Row],
         child: &Node,
         statements: &[StatementId],
-        state: &State,
+        site: &Site,
     ) -> Result<Option<Vec<Stmt>>> {
         let &[id] = statements else { return Ok(None) };
         let s = self.scop.statement(id);
-        if s.reduce.is_none() || s.is_scatter() || state.mode != Mode::Body {
+        if s.reduce.is_none() || s.is_scatter() || site.mode != Mode::Body {
             return Ok(None);
         }
         let mut remaining: Vec<&Row> = rows.iter().collect();
@@ -238,12 +238,12 @@ impl Lowering<'_> {
             return Ok(None);
         }
         // Points are summed where their block is.
-        if point(&rows[0]) && state.placed.iter().any(|p| p.tensor == s.target && p.sums) {
+        if point(&rows[0]) && site.placed.iter().any(|p| p.tensor == s.target && p.sums) {
             return Ok(None);
         }
-        let Some((origin, shape)) = self.contract(s.target, &[id], state) else { return Ok(None) };
+        let Some((origin, shape)) = self.contract(s.target, &[id], site) else { return Ok(None) };
         // Registers already: the buffer of the target is no larger.
-        if let Some(p) = state.placed.iter().rev().find(|p| p.tensor == s.target)
+        if let Some(p) = site.placed.iter().rev().find(|p| p.tensor == s.target)
             && self.nest.buffer(p.buffer).shape == shape
         {
             return Ok(None);
@@ -253,7 +253,7 @@ impl Lowering<'_> {
         }
         let name = format!("{}_tile", self.scop.tensor(s.target).name);
         let buffer = self.local(Local::Tile(id), &name, s.target, &shape);
-        let mut inside = state.clone();
+        let mut inside = site.clone();
         inside.placed.push(Placed { tensor: s.target, buffer, origin, sums: true });
         inside.factor = constant_factor::of_sum(self.scop, id);
         let mut out = vec![];

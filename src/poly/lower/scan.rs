@@ -25,7 +25,7 @@ use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::expr::Bound;
 use crate::expr::{Affine, Var};
 use crate::poly::lower::bounds::{lanes, lift, within_loop};
-use crate::poly::lower::state::{Class, Lowering, Mode, State};
+use crate::poly::lower::state::{Lowering, Mode, RowValues, Site, quotient};
 use crate::poly::schedule::{Node, Row, RowKind, parts_of};
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Form, Polyhedron, Reduced, difference, minus};
@@ -39,73 +39,6 @@ const MAX_TILE: i64 = 4096;
 
 /// A statement, and where it has instances in the loops around.
 type Shadow = (StatementId, Polyhedron);
-
-/// Facts about one place of the tree.
-#[derive(Clone, Default)]
-pub(super) struct Site {
-    /// The variables in scope, which are the variables of `context`.
-    vars: Vec<Var>,
-    context: Polyhedron,
-    rows: Vec<FixedRow>,
-    /// No loop is around yet, so that one may be parallel.
-    outermost: bool,
-    /// Placed temporaries and the mode; classes are not used.
-    state: State,
-}
-
-/// A row whose value is known: `⌊φ / tile⌋ = value`.
-#[derive(Clone)]
-struct FixedRow {
-    phi: Vec<(StatementId, Affine)>,
-    tile: i64,
-    /// Over the variables in scope.
-    value: Affine,
-}
-
-impl FixedRow {
-    fn row(&self) -> Row {
-        let kind = RowKind::Serial;
-        Row { name: String::new(), phi: self.phi.clone(), tile: self.tile, coincident: false, kind, pad: 1 }
-    }
-}
-
-impl Site {
-    fn form(&self, a: &Affine, dims: usize) -> Form {
-        let mut form = vec![0; dims + 1];
-        for &(v, c) in &a.terms {
-            form[self.vars.iter().position(|w| *w == v).expect("in scope")] += c;
-        }
-        form[dims] = a.constant;
-        form
-    }
-
-    /// A form over the variables in scope and, from there on, `more`.
-    fn affine(&self, form: &[i64]) -> Affine {
-        let terms = self.vars.iter().zip(form).filter(|(_, c)| **c != 0);
-        terms.fold(Affine::constant(form[form.len() - 1]), |a, (&v, &c)| a.plus(v, c))
-    }
-
-    fn with(&self, v: Var) -> Site {
-        let mut out = self.clone();
-        out.vars.push(v);
-        out.outermost = false;
-        out.context.add_variable();
-        out
-    }
-
-    fn require(&mut self, more: &Polyhedron) {
-        self.context.intersect(more);
-    }
-
-    /// The row of tiles that a row of points lies in.
-    fn tile_of(&self, row: &Row) -> Option<&FixedRow> {
-        self.rows.iter().rev().find(|d| d.tile > 1 && row.phi.iter().all(|p| d.phi.contains(p)))
-    }
-
-    fn finish(&mut self, row: &Row, value: Affine) {
-        self.rows.push(FixedRow { phi: row.phi.clone(), tile: row.tile, value });
-    }
-}
 
 fn expands(row: &Row) -> bool {
     row.tile == 1 && matches!(row.kind, RowKind::Unroll | RowKind::Vector)
@@ -170,7 +103,7 @@ impl Lowering<'_> {
         if let Some(promoted) = self.accumulate(rows, child, statements, site, isl)? {
             return Ok(promoted);
         }
-        if site.state.mode != Mode::Body && self.reduces(row, statements[0]) {
+        if site.mode != Mode::Body && self.reduces(row, statements[0]) {
             return self.scan_rows(rest, child, statements, site, isl);
         }
         if row.kind == RowKind::Wavefront && site.outermost && rows.len() > 1 {
@@ -183,7 +116,7 @@ impl Lowering<'_> {
         }
         let z = self.new_var(&row.name, (0, 0));
         let mut inside = site.with(z);
-        inside.finish(row, Affine::var(z));
+        inside.fix(row, Affine::var(z));
         let dims = inside.vars.len();
         let Some((shadows, hull)) = self.shadows(statements, &inside, isl)? else { return Ok(vec![]) };
         let bounds = match self.padded(row, &inside, site) {
@@ -197,11 +130,11 @@ impl Lowering<'_> {
             form[dims - 1] = 0;
             let value = inside.affine(&form).scale(sign);
             let mut here = site.clone();
-            here.finish(row, value);
+            here.fix(row, value);
             return self.scan_rows(rest, child, statements, &here, isl);
         }
         let own = within_loop(&bounds);
-        if let Some((value, divisor)) = quotient(&own) {
+        if let Some((value, divisor)) = as_quotient(&own) {
             // One value, a quotient of what is known.
             let mut here = inside.clone();
             here.outermost = site.outermost;
@@ -231,7 +164,7 @@ impl Lowering<'_> {
             for (k, (region, _)) in regions.iter().enumerate() {
                 let v = if k == 0 { z } else { self.new_var(&row.name, (0, 0)) };
                 let mut here = guarded.with(v);
-                here.finish(row, Affine::var(v));
+                here.fix(row, Affine::var(v));
                 let mut all = own.clone();
                 all.intersect(region);
                 let mut around = vec![];
@@ -249,7 +182,7 @@ impl Lowering<'_> {
                 if let Some((first, extent)) = lanes {
                     let e = self.new_var(&row.name, (0, extent - 1));
                     let mut here = guarded.with(e);
-                    here.finish(row, guarded.affine(&first).plus(e, 1));
+                    here.fix(row, guarded.affine(&first).plus(e, 1));
                     let unit = here.form(&Affine::var(e), dims);
                     here.require(&beyond);
                     here.context.bound(&unit, 0, extent - 1);
@@ -315,11 +248,10 @@ impl Lowering<'_> {
             return None;
         }
         let dims = inside.vars.len();
-        let around = |d: &&FixedRow| d.tile > row.tile && d.tile % row.tile == 0;
-        let mut tiles = site.rows.iter().rev().filter(around);
-        let tile = tiles.find(|d| row.phi.iter().all(|p| d.phi.contains(p)));
+        let around = |d: &&RowValues| d.extent > row.tile && d.extent % row.tile == 0 && d.covers(row);
+        let tile = site.rows.iter().rev().find(around).and_then(|d| Some((d, quotient(&d.base, row.tile)?)));
         let (first, count) = match tile {
-            Some(d) => (d.value.scale(d.tile / row.tile), d.tile / row.tile),
+            Some((d, first)) => (first, d.extent / row.tile),
             None => {
                 let (lo, hi) = row.values(self.scop);
                 (Affine::constant(lo), (hi - lo + row.pad) / row.pad * row.pad)
@@ -368,16 +300,16 @@ impl Lowering<'_> {
     ) -> Result<Option<Vec<Stmt>>> {
         let row = &rows[0];
         let Some(done) = site.tile_of(row) else { return Ok(None) };
-        let (tile, base) = (done.tile, done.value.scale(done.tile));
+        let (tile, base) = (done.extent, done.base.clone());
         let e = self.new_var(&row.name, (0, tile - 1));
         let mut inside = site.with(e);
-        inside.finish(row, base.plus(e, 1));
+        inside.fix(row, base.plus(e, 1));
         let dims = inside.vars.len();
         let mut points = Polyhedron::universe(dims);
         points.bound(&inside.form(&Affine::var(e), dims), 0, tile - 1);
         inside.require(&points);
-        let summed = site.state.placed.iter().any(|p| p.sums);
-        let local = site.state.mode == Mode::Body && summed || site.state.mode == Mode::Fill || row.pad > 1;
+        let summed = site.placed.iter().any(|p| p.sums);
+        let local = site.mode == Mode::Body && summed || site.mode == Mode::Fill || row.pad > 1;
         if !local {
             for &id in statements {
                 let mut p = self.instances(id, &inside);
@@ -439,31 +371,21 @@ impl Lowering<'_> {
         p.add_domain(s, first);
         for done in &site.rows {
             let Some((_, phi)) = done.phi.iter().find(|d| d.0 == id) else { continue };
-            let offset = difference(&p.form(phi, first), &site.form(&done.value.scale(done.tile), p.dims));
-            if done.tile == 1 {
+            let offset = difference(&p.form(phi, first), &site.form(&done.base, p.dims));
+            if done.extent == 1 {
                 p.equalities.push(offset);
             } else {
-                p.bound(&offset, 0, done.tile - 1);
+                p.bound(&offset, 0, done.extent - 1);
             }
         }
         p
     }
 
-    /// The state in which [`Lowering::iterators`] finds the rows of this place.
-    fn equations(&self, site: &Site) -> State {
-        let class = |d: &FixedRow| {
-            let exact = d.phi.iter().filter_map(|p| Some((p.0, d.row().exact(p.0)?)));
-            Class { phi: exact.collect(), base: d.value.clone(), extent: 1 }
-        };
-        State { classes: site.rows.iter().map(class).collect(), ..site.state.clone() }
-    }
-
     /// The store of one statement, with the conditions that the loops do not imply.
     fn instance(&mut self, id: StatementId, site: &Site, isl: &Isl) -> Result<Vec<Stmt>> {
         let s = self.scop.statement(id);
-        let state = self.equations(site);
-        let partial = site.state.mode != Mode::Body;
-        let solution = self.iterators(id, &state, partial)?;
+        let partial = site.mode != Mode::Body;
+        let solution = self.iterators(id, site, partial)?;
         let (value, lets) = (solution.iterators, solution.lets);
         let mut scope = site.clone();
         for l in &lets {
@@ -492,10 +414,10 @@ impl Lowering<'_> {
                 all.push(v.clone());
                 all.push(v.scale(-1).offset(it.extent - 1));
             }
-            for done in site.rows.iter().filter(|d| d.tile > 1) {
+            for done in site.rows.iter().filter(|d| d.extent > 1) {
                 if let Some((_, phi)) = done.phi.iter().find(|p| p.0 == id) {
-                    let offset = phi.compose(&value).add_scaled(&done.value, -done.tile);
-                    all.push(offset.scale(-1).offset(done.tile - 1));
+                    let offset = phi.compose(&value).add_scaled(&done.base, -1);
+                    all.push(offset.scale(-1).offset(done.extent - 1));
                     all.push(offset);
                 }
             }
@@ -510,15 +432,15 @@ impl Lowering<'_> {
         let asked = whole.map_or(asked, |all| forms(&all));
         let open = isl.gist(&asked, &scope.context)?;
         let conditions: Vec<Affine> = open.as_inequalities().iter().map(|f| scope.affine(f)).collect();
-        let divisions = self.lay_out(id, &value, &site.state)?;
-        let store = self.store(id, &value, &site.state)?;
+        let divisions = self.lay_out(id, &value, site)?;
+        let store = self.store(id, &value, site)?;
         self.stores += 1;
         Ok(lets.into_iter().chain(divisions).chain(condition(conditions, vec![store])).collect())
     }
 }
 
 /// The form and the divisor of which these bounds say that the last variable is the quotient.
-fn quotient(bounds: &Polyhedron) -> Option<(Form, i64)> {
+fn as_quotient(bounds: &Polyhedron) -> Option<(Form, i64)> {
     let last = bounds.dims - 1;
     let [a, b] = &bounds.inequalities[..] else { return None };
     let (low, high) = if a[last] > 0 { (a, b) } else { (b, a) };

@@ -3,7 +3,7 @@
 use crate::codegen::loopnest::Stmt;
 use crate::expr::{Affine, Var};
 use crate::poly::lower::state::Solution;
-use crate::poly::lower::state::{Lowering, State};
+use crate::poly::lower::state::{Lowering, Site};
 use crate::poly::statement::StatementId;
 use crate::runtime::{Error, Result};
 
@@ -18,15 +18,13 @@ impl Lowering<'_> {
     /// more than the iterators need and for bounds of iterators that the loops exceed. With `partial`, iterators without
     /// a row are left at 0. Iterators that one equation fixes together, `4·a + b = value`, are digits of the value: the
     /// statements that divide come first.
-    pub(super) fn iterators(&mut self, id: StatementId, state: &State, partial: bool) -> Result<Solution> {
+    pub(super) fn iterators(&mut self, id: StatementId, site: &Site, partial: bool) -> Result<Solution> {
         let s = self.scop.statement(id);
         let mut lets = vec![];
         let mut equations: Vec<Equation> = vec![];
-        for c in state.classes.iter().filter(|c| c.extent == 1) {
-            if let Some((_, phi)) = c.phi.iter().find(|p| p.0 == id) {
-                let value = c.base.clone().offset(-phi.constant);
-                equations.push(Equation { iterators: phi.clone().offset(-phi.constant), value });
-            }
+        for (phi, value) in site.rows.iter().filter_map(|r| r.equation(id)) {
+            let constant = phi.constant;
+            equations.push(Equation { iterators: phi.offset(-constant), value: value.offset(-constant) });
         }
         let mut solved: Vec<Option<Affine>> =
             s.iterators.iter().map(|it| (it.extent == 1).then(|| Affine::constant(0))).collect();

@@ -1,11 +1,12 @@
 //! The state of a lowering: buffers, classes, and where temporaries are placed.
 
 use crate::codegen::loopnest::{LoopNest, Stmt};
-use crate::expr::Affine;
-use crate::expr::{BufferId, Expr, Scalar};
+use crate::expr::{Affine, BufferId, Expr, Scalar, Var};
 use crate::poly::lower::contraction::Contraction;
 use crate::poly::packing::Pack;
+use crate::poly::schedule::Row;
 use crate::poly::scop::Scop;
+use crate::poly::sets::polyhedron::{Form, Polyhedron};
 use crate::poly::statement::StatementId;
 use crate::poly::tile::report::Tiled;
 
@@ -20,18 +21,49 @@ pub enum Argument {
     Workspace { bytes: usize },
 }
 
-/// φ of some statements, known to be `base + 0..extent`.
+/// The values of a row at one place: φ of some statements is `base + 0..extent`.
 #[derive(Clone, Debug)]
-pub(super) struct Class {
+pub(super) struct RowValues {
     pub(in crate::poly::lower) phi: Vec<(StatementId, Affine)>,
+    /// Affine in the variables in scope, and a multiple of the extent where loops are scanned.
     pub(in crate::poly::lower) base: Affine,
     pub(in crate::poly::lower) extent: i64,
 }
 
+impl RowValues {
+    /// Returns true if the row is this one, or one of points in these tiles.
+    pub(in crate::poly::lower) fn covers(&self, row: &Row) -> bool {
+        row.phi.iter().all(|p| self.phi.contains(p))
+    }
+
+    /// A row that has one value here.
+    pub(in crate::poly::lower) fn row(&self) -> Row {
+        Row { tile: self.extent, ..Row::serial("", self.phi.clone()) }
+    }
+
+    /// φ of a statement and its value, where the row fixes it.
+    pub(in crate::poly::lower) fn equation(&self, id: StatementId) -> Option<(Affine, Affine)> {
+        let (_, phi) = self.phi.iter().find(|p| p.0 == id)?;
+        Some((quotient(phi, self.extent)?, quotient(&self.base, self.extent)?))
+    }
+}
+
+/// A form divided by what divides each of its coefficients.
+pub(super) fn quotient(a: &Affine, by: i64) -> Option<Affine> {
+    let whole = a.constant % by == 0 && a.terms.iter().all(|t| t.1 % by == 0);
+    whole.then(|| a.terms.iter().fold(Affine::constant(a.constant / by), |sum, t| sum.plus(t.0, t.1 / by)))
+}
+
 /// Facts about one place of the tree.
 #[derive(Clone, Debug)]
-pub(super) struct State {
-    pub(in crate::poly::lower) classes: Vec<Class>,
+pub(super) struct Site {
+    /// The variables in scope, which are the variables of `context`; those of loops over boxes have constant bounds and are
+    /// left out.
+    pub(in crate::poly::lower) vars: Vec<Var>,
+    pub(in crate::poly::lower) context: Polyhedron,
+    pub(in crate::poly::lower) rows: Vec<RowValues>,
+    /// No loop is around yet, so that one may be parallel.
+    pub(in crate::poly::lower) outermost: bool,
     /// Every row so far is coincident.
     pub(in crate::poly::lower) coincident: bool,
     /// The number of rows so far.
@@ -42,6 +74,45 @@ pub(super) struct State {
     pub(in crate::poly::lower) mode: Mode,
     /// The sum in the local tile is this constant times smaller than what the update adds, and sums this instead.
     pub(in crate::poly::lower) factor: Option<(Scalar, Expr)>,
+}
+
+impl Site {
+    pub(in crate::poly::lower) fn form(&self, a: &Affine, dims: usize) -> Form {
+        let mut form = vec![0; dims + 1];
+        for &(v, c) in &a.terms {
+            form[self.vars.iter().position(|w| *w == v).expect("in scope")] += c;
+        }
+        form[dims] = a.constant;
+        form
+    }
+
+    /// A form over the variables in scope and, from there on, `more`.
+    pub(in crate::poly::lower) fn affine(&self, form: &[i64]) -> Affine {
+        let terms = self.vars.iter().zip(form).filter(|(_, c)| **c != 0);
+        terms.fold(Affine::constant(form[form.len() - 1]), |a, (&v, &c)| a.plus(v, c))
+    }
+
+    pub(in crate::poly::lower) fn with(&self, v: Var) -> Site {
+        let mut out = self.clone();
+        out.vars.push(v);
+        out.outermost = false;
+        out.context.add_variable();
+        out
+    }
+
+    pub(in crate::poly::lower) fn require(&mut self, more: &Polyhedron) {
+        self.context.intersect(more);
+    }
+
+    /// The row of tiles that a row of points lies in.
+    pub(in crate::poly::lower) fn tile_of(&self, row: &Row) -> Option<&RowValues> {
+        self.rows.iter().rev().find(|d| d.extent > 1 && d.covers(row))
+    }
+
+    /// Notes that the row has one value from here on.
+    pub(in crate::poly::lower) fn fix(&mut self, row: &Row, value: Affine) {
+        self.rows.push(RowValues { phi: row.phi.clone(), base: value.scale(row.tile), extent: row.tile });
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -62,9 +133,11 @@ pub(super) enum Mode {
     Spill,
 }
 
-impl Default for State {
-    fn default() -> State {
-        State { classes: vec![], coincident: true, loops: 0, placed: vec![], mode: Mode::Body, factor: None }
+impl Default for Site {
+    fn default() -> Site {
+        let (vars, context, rows) = (vec![], Polyhedron::universe(0), vec![]);
+        let (placed, mode) = (vec![], Mode::Body);
+        Site { vars, context, rows, outermost: false, coincident: true, loops: 0, placed, mode, factor: None }
     }
 }
 

@@ -1,12 +1,11 @@
 //! Private storage: memory for the elements of a temporary that one iteration of some loops needs.
 
-use super::Site;
 use crate::codegen::loopnest::Stmt;
 use crate::expr::Affine;
 use crate::expr::{BufferId, Index};
 use crate::poly::lower::contraction::Contraction;
 use crate::poly::lower::placement::LOCAL_BYTES;
-use crate::poly::lower::state::{Local, Lowering, Placed, State};
+use crate::poly::lower::state::{Local, Lowering, Placed, Site};
 use crate::poly::schedule::Row;
 use crate::poly::sets::isl::Isl;
 use crate::poly::statement::StatementId;
@@ -30,7 +29,7 @@ impl Lowering<'_> {
                     &shape,
                 );
                 let placed = Placed { tensor: private.tensor, buffer, origin, sums: false };
-                out.get_or_insert_with(|| site.clone()).state.placed.push(placed);
+                out.get_or_insert_with(|| site.clone()).placed.push(placed);
             }
         }
         let placed = self.place_contracted(statements, out.as_ref().unwrap_or(site), isl)?;
@@ -74,7 +73,7 @@ impl Lowering<'_> {
                 && let Some(shared) = shared(c, &self.scop.users(c.private.tensor))
                 && let Some(placed) = self.contracted(&c.private, shared, site, isl)?
             {
-                out.get_or_insert_with(|| site.clone()).state.placed.push(placed);
+                out.get_or_insert_with(|| site.clone()).placed.push(placed);
             }
         }
         self.contractions = contractions;
@@ -84,7 +83,7 @@ impl Lowering<'_> {
     /// Returns true if a temporary has no memory here yet and all that it takes to find it is known.
     fn is_fixed_here(&self, private: &Private, statements: &[StatementId], site: &Site) -> bool {
         let users = self.scop.users(private.tensor);
-        let known = site.state.placed.iter().any(|p| p.tensor == private.tensor);
+        let known = site.placed.iter().any(|p| p.tensor == private.tensor);
         let around: Vec<Row> = site.rows.iter().map(|d| d.row()).collect();
         let within = !users.is_empty() && users.iter().all(|id| statements.contains(id));
         !known && within && private.is_fixed(&users, &around.iter().collect::<Vec<_>>())
@@ -174,7 +173,7 @@ impl Lowering<'_> {
     }
 
     /// Finds the subscripts of the elements that an instance touches in temporaries with a layout; returns their divisions.
-    pub(super) fn lay_out(&mut self, id: StatementId, value: &[Affine], state: &State) -> Result<Vec<Stmt>> {
+    pub(super) fn lay_out(&mut self, id: StatementId, value: &[Affine], site: &Site) -> Result<Vec<Stmt>> {
         let scop = self.scop;
         let s = scop.statement(id);
         let mut lets = vec![];
@@ -190,7 +189,7 @@ impl Lowering<'_> {
         }
         for (tensor, index) in touched {
             let digits = layout(tensor);
-            let Some(p) = state.placed.iter().rev().find(|p| p.tensor == tensor && !p.sums) else { continue };
+            let Some(p) = site.placed.iter().rev().find(|p| p.tensor == tensor && !p.sums) else { continue };
             if digits.is_empty() {
                 continue;
             }

@@ -1,9 +1,9 @@
 //! Separation of full and partial tiles: a loop is divided into the part in which no statement needs a condition, and
 //! the rest.
 
-use super::{FixedRow, MAX_STORES, Shadow, Site, expands, rows_below};
+use super::{MAX_STORES, Shadow, expands, rows_below};
 use crate::poly::lower::bounds::within_loop;
-use crate::poly::lower::state::Lowering;
+use crate::poly::lower::state::{Lowering, RowValues, Site};
 use crate::poly::schedule::{Node, Row};
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Form, Polyhedron, minus};
@@ -58,7 +58,7 @@ impl Lowering<'_> {
         for (id, shadow) in shadows {
             let below = rows_below(&rows[1..], child, *id);
             innermost &= below.is_empty();
-            let blocks: Vec<(&Row, &FixedRow)> = below
+            let blocks: Vec<(&Row, &RowValues)> = below
                 .iter()
                 .filter(|r| expands(r) && r.pad == 1)
                 .filter_map(|r| inside.tile_of(r).map(|d| (*r, d)))
@@ -82,7 +82,7 @@ impl Lowering<'_> {
 
     /// Returns the conditions on the variables in scope under which all points of the blocks exist: the constraints on
     /// points at their worst corner.
-    fn corners(&self, id: StatementId, blocks: &[(&Row, &FixedRow)], inside: &Site, isl: &Isl) -> Result<Vec<Form>> {
+    fn corners(&self, id: StatementId, blocks: &[(&Row, &RowValues)], inside: &Site, isl: &Isl) -> Result<Vec<Form>> {
         let (dims, m) = (inside.vars.len(), blocks.len());
         let mut open = inside.clone();
         open.rows
@@ -110,9 +110,9 @@ impl Lowering<'_> {
             let mut corner: Form = f[..dims].iter().copied().chain([f[dims + m]]).collect();
             for (k, (_, done)) in blocks.iter().enumerate() {
                 let c = f[dims + k];
-                let base = inside.form(&done.value.scale(c * done.tile), dims);
+                let base = inside.form(&done.base.scale(c), dims);
                 corner.iter_mut().zip(&base).for_each(|(a, b)| *a += b);
-                corner[dims] += (c * (done.tile - 1)).min(0);
+                corner[dims] += (c * (done.extent - 1)).min(0);
             }
             out.push(corner);
         }

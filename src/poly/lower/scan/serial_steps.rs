@@ -1,10 +1,10 @@
 //! Serial outermost rows around parallel rows: one parallel loop with barriers.
 
-use super::{Site, condition};
+use super::condition;
 use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::expr::{Affine, Var};
 use crate::poly::lower::loop_over;
-use crate::poly::lower::state::Lowering;
+use crate::poly::lower::state::{Lowering, Site};
 use crate::poly::schedule::{Band, Node, Row, SchedulePart};
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::Polyhedron;
@@ -44,7 +44,7 @@ impl Lowering<'_> {
             Stmt::Let { var: outer, value: Affine::var(step).offset(low), divisor: 1 },
         ];
         let mut site = Site::default().with(outer);
-        site.finish(row, Affine::var(outer));
+        site.fix(row, Affine::var(outer));
         limit(&mut site, outer, (low, high));
         let statements_of = |group: &[SchedulePart]| group.iter().flat_map(|p| p.statements.clone()).collect();
         let all_statements: Vec<Vec<StatementId>> = groups.iter().map(|g| statements_of(g)).collect();
@@ -74,7 +74,7 @@ impl Lowering<'_> {
         let (low, high) = rows[0].values(self.scop);
         let z = self.new_var(&rows[0].name, (low, high));
         let mut inside = site.with(z);
-        inside.finish(&rows[0], Affine::var(z));
+        inside.fix(&rows[0], Affine::var(z));
         limit(&mut inside, z, (low, high));
         let dims = inside.vars.len();
         let Some((shadows, hull)) = self.shadows(&part.statements, &inside, isl)? else { return Ok(vec![]) };

@@ -1,10 +1,10 @@
 //! Wavefronts of two rows of tiles (Lamport 1974): one parallel loop with barriers.
 
-use super::{Site, condition};
+use super::condition;
 use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::expr::Affine;
 use crate::poly::lower::loop_over;
-use crate::poly::lower::state::Lowering;
+use crate::poly::lower::state::{Lowering, Site};
 use crate::poly::schedule::{Node, Row};
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{gcd, minus, plus};
@@ -32,8 +32,8 @@ impl Lowering<'_> {
         let turn = self.new_var("turn", (0, stride - 1));
         let z = self.new_var(&rows[1].name, (low, high));
         let mut inside = site.with(wave).with(z);
-        inside.finish(&rows[0], Affine::var(wave).plus(z, -1).offset(first + low));
-        inside.finish(&rows[1], Affine::var(z));
+        inside.fix(&rows[0], Affine::var(wave).plus(z, -1).offset(first + low));
+        inside.fix(&rows[1], Affine::var(z));
         let dims = inside.vars.len();
         for (v, (lo, hi)) in [(wave, (0, waves - 1)), (z, (low, high))] {
             let unit = inside.form(&Affine::var(v), dims);

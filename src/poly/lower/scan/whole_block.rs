@@ -4,9 +4,8 @@
 //! conditions under which its operands exist. The other elements of the tile are computed as well, from whatever the
 //! operands hold there, and are never written back: a triangle is computed in whole register blocks.
 
-use super::Site;
 use crate::expr::{Affine, BinaryOp, BufferId, Expr, Index, Var};
-use crate::poly::lower::state::{Lowering, Mode};
+use crate::poly::lower::state::{Lowering, Mode, Site};
 use crate::poly::statement::StatementId;
 
 impl Lowering<'_> {
@@ -15,10 +14,10 @@ impl Lowering<'_> {
     /// the sum's are not known in a copy. `None` where other conditions count.
     pub(super) fn whole_block(&self, id: StatementId, value: &[Affine], site: &Site) -> Option<Vec<Affine>> {
         let s = self.scop.statement(id);
-        let summed = site.state.placed.iter().any(|p| p.sums && p.tensor == s.target);
+        let summed = site.placed.iter().any(|p| p.sums && p.tensor == s.target);
         let mut divides = false;
         s.body.visit(&mut |e| divides |= matches!(e, Expr::Binary(BinaryOp::Div | BinaryOp::Mod | BinaryOp::Pow, ..)));
-        if !summed || site.state.mode == Mode::Spill || divides && !self.scop.tensor(s.target).dtype.is_float() {
+        if !summed || site.mode == Mode::Spill || divides && !self.scop.tensor(s.target).dtype.is_float() {
             return None;
         }
         // Integers may trap where they are divided. Each element of the tile has one value of the iterators that are not summed over.
@@ -34,7 +33,7 @@ impl Lowering<'_> {
             out.push(index.scale(-1).offset(extent - 1));
             out.push(index);
         };
-        if site.state.mode == Mode::Fill {
+        if site.mode == Mode::Fill {
             let shape = &self.scop.tensor(s.target).shape;
             s.write.iter().zip(shape).for_each(|(w, &n)| inside(w.compose(value), n));
             return Some(out);
@@ -50,7 +49,7 @@ impl Lowering<'_> {
                 }
                 return;
             }
-            let placed = site.state.placed.iter().any(|p| p.tensor == a.buffer);
+            let placed = site.placed.iter().any(|p| p.tensor == a.buffer);
             let whole = self.tensors[a.buffer.0 as usize].is_some() && self.scop.private(a.buffer).is_none();
             readable &= whole && !placed && a.guard.is_empty();
             for (index, &n) in a.index.iter().zip(&self.scop.tensor(a.buffer).shape) {
@@ -67,10 +66,10 @@ impl Lowering<'_> {
             let value = &value[v.0 as usize];
             out.extend([value.clone(), value.scale(-1).offset(it.extent - 1)]);
         }
-        for row in site.rows.iter().filter(|r| r.tile > 1) {
+        for row in site.rows.iter().filter(|r| r.extent > 1) {
             if let Some((_, phi)) = row.phi.iter().find(|p| p.0 == id && of_sum(&p.1)) {
-                let offset = phi.compose(value).add_scaled(&row.value, -row.tile);
-                out.extend([offset.scale(-1).offset(row.tile - 1), offset]);
+                let offset = phi.compose(value).add_scaled(&row.base, -1);
+                out.extend([offset.scale(-1).offset(row.extent - 1), offset]);
             }
         }
         readable.then_some(out)
@@ -79,7 +78,7 @@ impl Lowering<'_> {
     /// Returns true if the memory of a tensor has the element for all values of the variables in scope, as far as the tensor
     /// has it: private memory has a box around what instances touch.
     fn holds(&self, tensor: BufferId, element: &[Affine], site: &Site) -> bool {
-        let Some(memory) = site.state.placed.iter().find(|p| p.tensor == tensor && !p.sums) else {
+        let Some(memory) = site.placed.iter().find(|p| p.tensor == tensor && !p.sums) else {
             return self.scop.private(tensor).is_none();
         };
         let inside = |(d, n): (usize, &i64)| {
