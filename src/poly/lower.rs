@@ -3,35 +3,35 @@
 //! In: a Scop and a [`Tiled`] schedule. Out: a [`Kernel`]: a LoopNest whose phases are one parallel loop each (a serial
 //! phase has one iteration), its arguments, and the report.
 //!
-//! A *class* is one φ on its way from a whole range to one value: φ = base + 0..extent, base affine in loop variables. A
-//! tile row splits the extent into full tiles and one copy of everything further in with the smaller extent that
-//! remains, so that all extents further in are constants. Iterators follow from the classes with extent 1. What the loops
-//! do not imply (domains, shifts against the other statements, skewed bounds) becomes a condition around the store.
+//! One walk goes down the tree (`node`, `rows`, `instance`). At each place it knows what the rows around have said: φ of some
+//! statements is base + 0..extent, base affine in loop variables. It places temporaries, sums on local tiles, solves for the
+//! iterators where all rows are known and writes the store with the conditions that the loops do not imply. The bounds of a row
+//! are those of a box, by intervals (`lower/boxes.rs`), or exact ones, by a scan of polyhedra (`lower/scan.rs`).
 //!
 //! Invariant: where all loops around the statements that touch a temporary are coincident, or follow from the subscripts of
 //! its elements, no value of it survives an iteration of them, so the temporary shrinks to what one iteration touches (array
 //! contraction, Lefebvre and Feautrier 1998, with boxes instead of moduli).
 
+mod accumulate;
 mod bounds;
+mod boxes;
 mod contraction;
 mod initial;
 mod pack;
-mod parallel;
 mod placement;
 mod scan;
 mod solve;
 
-use crate::codegen::loopnest::simplify::take_divisions;
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
 use crate::expr::Bound;
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};
 use crate::poly::analysis::constant_factor;
-use crate::poly::lower::state::Solution;
-use crate::poly::lower::state::{Argument, Lowering, Mode, Placed, RowValues, Site};
+use crate::poly::lower::state::{Argument, Lowering, Mode, Placed, Site, Subtree};
 use crate::poly::packing::Pack;
-use crate::poly::schedule::{Node, Row, RowKind, Schedule, TimeDimension};
+use crate::poly::schedule::{Node, Row, RowKind, Schedule, TimeDimension, parts_of};
 use crate::poly::scop::Scop;
+use crate::poly::sets::isl::Isl;
 use crate::poly::statement::{Role, StatementId};
 use crate::poly::tile::report::{Tiled, TilingReport};
 use crate::runtime::{Error, Result};
@@ -50,7 +50,7 @@ pub fn lower(scop: &Scop, tiled: &Tiled) -> Result<Kernel> {
     lower_as(scop, tiled, !is_rectangular(scop, &tiled.schedule))
 }
 
-/// Lowers by the scan of polyhedra (`scans`) or by classes.
+/// Lowers by the scan of polyhedra (`scans`) or by boxes.
 fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool) -> Result<Kernel> {
     let mut l = Lowering::new(scop, tiled)?;
     let statements: Vec<StatementId> = scop.ids().collect();
@@ -66,21 +66,7 @@ fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool) -> Result<Kernel> {
         l.place_across_phases(&phases)?;
     }
     for (statements, node) in phases {
-        if scans {
-            let body = l.scan_phase(node, &statements)?;
-            l.nest.body.extend(body);
-            continue;
-        }
-        let site = Site::default();
-        let body = match node {
-            Node::Band(band, child) if band.rows.first().is_some_and(|r| r.kind == RowKind::Parallel) => {
-                l.parallel(band, child, &statements, &site)?
-            }
-            _ => {
-                let body = l.node(node, &statements, &site)?;
-                if body.is_empty() { vec![] } else { vec![l.once(body)] }
-            }
-        };
+        let body = l.phase(node, &statements, !scans)?;
         l.nest.body.extend(body);
     }
     Ok(l.finish())
@@ -131,6 +117,7 @@ impl<'a> Lowering<'a> {
             stores: 0,
             contractions: vec![],
             laid: vec![],
+            isl: Isl::default(),
         };
         for (id, t) in scop.tensors.iter().enumerate() {
             if t.role != Role::Temporary {
@@ -198,123 +185,84 @@ impl<'a> Lowering<'a> {
         loop_over(t, 1, LoopKind::Parallel, body)
     }
 
-    fn node(&mut self, node: &Node, statements: &[StatementId], site: &Site) -> Result<Vec<Stmt>> {
-        match node {
-            Node::Band(band, child) => self.rows(&band.rows, child, statements, site),
-            Node::Sequence(children) => {
-                let mut site = site.clone();
-                self.place(children, statements, &mut site)?;
-                let (mut out, mut last) = (vec![], 0);
-                for (statements, child) in children {
-                    let mut body = self.node(child, statements, &site)?;
-                    if initial::forward(&out[last..], &mut body) {
-                        out.truncate(last);
-                    }
-                    last = out.len();
-                    out.extend(body);
-                }
-                Ok(out)
-            }
-            Node::Leaf => {
-                let mut site = site.clone();
-                let each: Vec<(Vec<StatementId>, Node)> = statements.iter().map(|&s| (vec![s], Node::Leaf)).collect();
-                if each.len() > 1 {
-                    self.place(&each, statements, &mut site)?;
-                }
-                let mut out = vec![];
-                for &s in statements {
-                    out.extend(self.statement(s, &site)?);
-                }
-                Ok(out)
-            }
+    /// The loops of one phase.
+    fn phase(&mut self, node: &Node, statements: &[StatementId], boxes: bool) -> Result<Vec<Stmt>> {
+        self.isl = Isl::default();
+        if let Node::Band(band, child) = node
+            && let Some(parts) = parts_of(band, child)
+        {
+            return self.steps(&band.rows[0], &parts);
+        }
+        let site = Site { boxes, outermost: matches!(node, Node::Band(..)), ..Site::default() };
+        let body = self.node(node, statements, &site)?;
+        match &body[..] {
+            [] => Ok(body),
+            [Stmt::Loop { kind, .. }] if kind.is_parallel() => Ok(body),
+            _ => Ok(vec![self.once(body)]),
         }
     }
 
-    fn rows(&mut self, rows: &[Row], child: &Node, statements: &[StatementId], site: &Site) -> Result<Vec<Stmt>> {
-        let Some((row, rest)) = rows.split_first() else { return self.node(child, statements, site) };
-        if let Some(promoted) = self.promote(rows, child, statements, site)? {
-            return Ok(promoted);
-        }
-        let mut site = site.clone();
-        // Below, a temporary of lanes that depend on each other would be one element that they share.
-        let coincident = site.coincident && rows.iter().all(|r| r.coincident);
-        if contraction::expands(row) && !coincident && statements.len() > 1 {
-            let each: Vec<(Vec<StatementId>, Node)> = statements.iter().map(|&s| (vec![s], Node::Leaf)).collect();
-            self.place(&each, statements, &mut site)?;
-        }
-        let (class, mut site) = self.class(row, &site)?;
-        let RowValues { base, extent, .. } = site.rows[class].clone();
-        if site.mode != Mode::Body && self.reduces(row, statements[0]) {
-            return self.rows(rest, child, statements, &site);
-        }
-        // The loop of an instruction says which one it is.
-        let instruction = matches!(row.kind, RowKind::Instruction(_));
-        if extent <= row.tile && !instruction {
-            return self.rows(rest, child, statements, &site);
-        }
-        site.coincident &= row.coincident;
-        let (full, left) = (extent / row.tile, extent % row.tile);
-        let mut out = vec![];
-        let mut inside = |l: &mut Self, base: Affine, extent: i64| {
-            site.rows[class].base = base;
-            site.rows[class].extent = extent;
-            l.rows(rest, child, statements, &site)
+    /// The loops of a node.
+    fn node(&mut self, node: &Node, statements: &[StatementId], site: &Site) -> Result<Vec<Stmt>> {
+        let parts: Vec<&[StatementId]> = match node {
+            Node::Band(band, child) => return self.rows(Subtree { rows: &band.rows, child, statements }, site),
+            Node::Sequence(children) => children.iter().map(|c| &c.0[..]).collect(),
+            Node::Leaf => statements.chunks(1).collect(),
         };
-        if full == 1 && !instruction {
-            out.extend(inside(self, base.clone(), row.tile)?);
-        } else {
-            let v = self.new_var(&row.name, (0, full - 1));
-            let mut body = inside(self, base.clone().plus(v, row.tile), row.tile)?;
-            out.extend(take_divisions(v, &mut body));
-            if !body.is_empty() {
-                out.push(loop_over(v, full, kind(row.kind), body));
+        let placed = self.place(&parts, &[], site)?;
+        let site = placed.as_ref().unwrap_or(site);
+        let (mut out, mut last) = (vec![], 0);
+        for (k, part) in parts.into_iter().enumerate() {
+            let mut body = match node {
+                Node::Sequence(children) => self.node(&children[k].1, part, site)?,
+                _ => self.instance(part[0], site)?,
+            };
+            if initial::forward(&out[last..], &mut body) {
+                out.truncate(last);
             }
-        }
-        if left > 0 {
-            out.extend(inside(self, base.offset(full * row.tile), left)?);
+            last = out.len();
+            out.extend(body);
         }
         Ok(out)
     }
 
-    /// The site with the class of `row` in it, and where.
-    fn class(&self, row: &Row, site: &Site) -> Result<(usize, Site)> {
-        let mut site = site.clone();
-        site.loops += 1;
-        let covers = |c: &RowValues| row.phi.iter().all(|p| c.phi.contains(p));
-        if let Some(i) = site.rows.iter().position(covers) {
-            return Ok((i, site));
+    /// The loops of the rows of a band, and what is below them.
+    fn rows(&mut self, tree: Subtree, site: &Site) -> Result<Vec<Stmt>> {
+        let Some(row) = tree.rows.first() else { return self.node(tree.child, tree.statements, site) };
+        let parts: Vec<&[StatementId]> = tree.statements.chunks(1).collect();
+        let placed = self.place(&parts, tree.rows, site)?;
+        let site = placed.as_ref().unwrap_or(site);
+        if let Some(sum) = self.accumulate(tree, site)? {
+            return Ok(sum);
         }
-        if site.rows.iter().any(|c| row.phi.iter().any(|p| c.phi.contains(p) && !p.1.is_constant())) {
-            return Err(Error::Unsupported(format!(
-                "row {} of {} continues different rows for its statements",
-                row.name, self.scop.name
-            )));
+        if site.mode != Mode::Body && self.reduces(row, tree.statements[0]) {
+            return self.rows(tree.after(1), site);
         }
-        let (lo, hi) = row.range(self.scop);
-        let base = lo.div_euclid(row.tile) * row.tile;
-        let class = RowValues { phi: row.phi.clone(), base: Affine::constant(base), extent: hi - base + 1 };
-        site.rows.push(class);
-        Ok((site.rows.len() - 1, site))
+        if site.boxes { self.box_row(tree, site) } else { self.scan_row(tree, site) }
     }
 
     /// The store of one statement, with the conditions that the loops do not imply.
-    fn statement(&mut self, id: StatementId, site: &Site) -> Result<Vec<Stmt>> {
+    fn instance(&mut self, id: StatementId, site: &Site) -> Result<Vec<Stmt>> {
         let s = self.scop.statement(id);
-        let Solution { iterators: value, mut conditions, lets, .. } =
-            self.iterators(id, site, site.mode != Mode::Body)?;
+        let mut solution = self.iterators(id, site, site.mode != Mode::Body)?;
+        let value = solution.iterators.clone();
         if site.mode == Mode::Body {
-            conditions.extend(s.domain.iter().map(|c| c.compose(&value)));
+            solution.conditions.extend(s.domain.iter().map(|c| c.compose(&value)));
+            for row in site.rows.iter().filter(|r| r.extent > 1) {
+                if let Some((_, phi)) = row.phi.iter().find(|p| p.0 == id) {
+                    let offset = phi.compose(&value).add_scaled(&row.base, -1);
+                    solution.conditions.push(offset.scale(-1).offset(row.extent - 1));
+                    solution.conditions.push(offset);
+                }
+            }
         }
-        let range = self.range();
-        if conditions.iter().any(|c| c.bounds(&range).1 < 0) {
-            return Ok(vec![]);
-        }
-        conditions.retain(|c| c.bounds(&range).0 < 0);
-        conditions.sort();
-        conditions.dedup();
+        let lets = std::mem::take(&mut solution.lets);
+        let open = if site.boxes { self.open_in_boxes(solution) } else { self.open(id, solution, &lets, site)? };
+        let Some(conditions) = open else { return Ok(vec![]) };
+        let divisions = self.lay_out(id, &value, site)?;
         let store = self.store(id, &value, site)?;
-        let store = if conditions.is_empty() { store } else { Stmt::If { conditions, body: vec![store] } };
-        Ok(lets.into_iter().chain([store]).collect())
+        self.stores += 1;
+        Ok(lets.into_iter().chain(divisions).chain(condition(conditions, vec![store])).collect())
     }
 
     /// The store of one instance, its iterators over loop variables; or the copy that stands for it.
@@ -515,6 +463,10 @@ fn kind(kind: RowKind) -> LoopKind {
         RowKind::Vector => LoopKind::Vector,
         RowKind::Instruction(name) => LoopKind::Instruction(name),
     }
+}
+
+fn condition(conditions: Vec<Affine>, body: Vec<Stmt>) -> Vec<Stmt> {
+    if conditions.is_empty() || body.is_empty() { body } else { vec![Stmt::If { conditions, body }] }
 }
 
 fn loop_over(var: Var, extent: i64, kind: LoopKind, body: Vec<Stmt>) -> Stmt {

@@ -1,14 +1,13 @@
 //! Placement of temporaries: a local buffer as small as one iteration of the enclosing loops needs (array contraction),
 //! or a workspace.
 
-use crate::codegen::loopnest::{Buffer, BufferKind, Stmt};
+use crate::codegen::loopnest::{Buffer, BufferKind};
 use crate::expr::Affine;
 use crate::expr::{BufferId, Index};
-use crate::poly::analysis::constant_factor;
-use crate::poly::lower::contraction::own_loops;
+use crate::poly::lower::contraction::{expands, own_loops};
 use crate::poly::lower::state::Local;
-use crate::poly::lower::state::{Argument, Lowering, Mode, Placed, RowValues, Site};
-use crate::poly::schedule::{Node, Row, RowKind};
+use crate::poly::lower::state::{Argument, Lowering, Placed, RowValues, Site};
+use crate::poly::schedule::{Node, Row};
 use crate::poly::statement::{Role, StatementId};
 use crate::runtime::Result;
 
@@ -70,20 +69,28 @@ impl Lowering<'_> {
         buffer
     }
 
-    /// Gives a place to each temporary whose statements are all below, in more than one of `children`.
-    pub(super) fn place(
-        &mut self,
-        children: &[(Vec<StatementId>, Node)],
-        statements: &[StatementId],
-        site: &mut Site,
-    ) -> Result<()> {
+    /// The site with memory for the temporaries that are to have it around these rows, or around the parts that follow one
+    /// another where there are none; `None` when there are none.
+    pub(super) fn place(&mut self, parts: &[&[StatementId]], rows: &[Row], site: &Site) -> Result<Option<Site>> {
+        if !site.boxes {
+            return self.place_private(&parts.concat(), site);
+        }
+        // Below a row of lanes that depend on each other, a temporary would be one element that they share.
+        let coincident = site.coincident && rows.iter().all(|r| r.coincident);
+        let around = rows.first().is_none_or(|row| expands(row) && !coincident);
+        Ok(if around && parts.len() > 1 { self.place_in_boxes(parts, site) } else { None })
+    }
+
+    /// Gives a place to each temporary whose statements are in several parts, and in no other.
+    fn place_in_boxes(&mut self, parts: &[&[StatementId]], site: &Site) -> Option<Site> {
+        let mut out = None;
         for t in self.temporaries() {
             if self.tensors[t.0 as usize].is_some() || site.placed.iter().any(|p| p.tensor == t) {
                 continue;
             }
             let touching = self.scop.users(t);
-            let split = children.iter().filter(|c| c.0.iter().any(|s| touching.contains(s))).count() > 1;
-            if !split || touching.is_empty() || !touching.iter().all(|s| statements.contains(s)) {
+            let split = parts.iter().filter(|part| part.iter().any(|s| touching.contains(s))).count() > 1;
+            if !split || !touching.iter().all(|s| parts.iter().any(|part| part.contains(s))) {
                 continue;
             }
             let own = site.coincident || site.loops <= own_loops(self.scop, &self.tiled.schedule, t);
@@ -91,16 +98,22 @@ impl Lowering<'_> {
             match contracted {
                 Some((origin, shape)) => {
                     let buffer = self.local(Local::Temporary(t), &self.scop.tensor(t).name, t, &shape);
-                    site.placed.push(Placed { tensor: t, buffer, origin, sums: false });
+                    let placed = Placed { tensor: t, buffer, origin, sums: false };
+                    out.get_or_insert_with(|| site.clone()).placed.push(placed);
                 }
                 None => self.workspace(t),
             }
         }
-        Ok(())
+        out
     }
 
     /// Origin and extents of the part of a temporary that is touched here, when the loops shift all accesses alike.
-    fn contract(&self, tensor: BufferId, touching: &[StatementId], site: &Site) -> Option<(Vec<Affine>, Vec<i64>)> {
+    pub(super) fn contract(
+        &self,
+        tensor: BufferId,
+        touching: &[StatementId],
+        site: &Site,
+    ) -> Option<(Vec<Affine>, Vec<i64>)> {
         let shape = &self.scop.tensor(tensor).shape;
         let mut boxes: Vec<Option<Box1>> = shape.iter().map(|_| None).collect();
         for &id in touching {
@@ -164,7 +177,7 @@ impl Lowering<'_> {
         Some(out)
     }
 
-    /// Returns the range of one iterator from the classes: `centre + 0..=last`. `None` inside when no class has it,
+    /// Returns the range of one iterator from the rows: `centre + 0..=last`. `None` inside when no row has it,
     /// `None` outside when one has it with others.
     fn iterator(&self, id: StatementId, v: crate::expr::Var, site: &Site) -> Option<(Option<Affine>, i64)> {
         for RowValues { phi, base, extent } in &site.rows {
@@ -194,73 +207,5 @@ impl Lowering<'_> {
         let buffer = BufferId(self.nest.buffers.len() as u32 - 1);
         self.locals.push((key, buffer));
         buffer
-    }
-
-    /// Returns true if the row has only reduced iterators of the statement.
-    pub(super) fn reduces(&self, row: &Row, id: StatementId) -> bool {
-        let write = &self.scop.statement(id).write;
-        !write.iter().any(|w| row.of(id).terms.iter().any(|t| w.uses(t.0)))
-    }
-
-    /// Accumulates one update whose target lies in memory on a local tile (registers), if the remaining rows are the
-    /// reduction loops and the points: fills the tile from the target and writes it back.
-    pub(super) fn promote(
-        &mut self,
-        rows: &[Row],
-        child: &Node,
-        statements: &[StatementId],
-        site: &Site,
-    ) -> Result<Option<Vec<Stmt>>> {
-        let &[id] = statements else { return Ok(None) };
-        let s = self.scop.statement(id);
-        if s.reduce.is_none() || s.is_scatter() || site.mode != Mode::Body {
-            return Ok(None);
-        }
-        let mut remaining: Vec<&Row> = rows.iter().collect();
-        let mut node = child;
-        loop {
-            match node {
-                Node::Band(band, inner) => {
-                    remaining.extend(&band.rows);
-                    node = inner;
-                }
-                Node::Leaf => break,
-                Node::Sequence(_) => return Ok(None),
-            }
-        }
-        if s.body.reads(s.target) {
-            return Ok(None);
-        }
-        let reduced = |r: &Row| self.reduces(r, id);
-        let point = |r: &Row| r.tile == 1 && matches!(r.kind, RowKind::Unroll | RowKind::Vector);
-        let instruction = matches!(rows[0].kind, RowKind::Instruction(_));
-        if instruction || !reduced(&rows[0]) || !remaining.iter().all(|r| reduced(r) || point(r)) {
-            return Ok(None);
-        }
-        // Points are summed where their block is.
-        if point(&rows[0]) && site.placed.iter().any(|p| p.tensor == s.target && p.sums) {
-            return Ok(None);
-        }
-        let Some((origin, shape)) = self.contract(s.target, &[id], site) else { return Ok(None) };
-        // Registers already: the buffer of the target is no larger.
-        if let Some(p) = site.placed.iter().rev().find(|p| p.tensor == s.target)
-            && self.nest.buffer(p.buffer).shape == shape
-        {
-            return Ok(None);
-        }
-        if shape.iter().product::<i64>() > 4096 {
-            return Ok(None);
-        }
-        let name = format!("{}_tile", self.scop.tensor(s.target).name);
-        let buffer = self.local(Local::Tile(id), &name, s.target, &shape);
-        let mut inside = site.clone();
-        inside.placed.push(Placed { tensor: s.target, buffer, origin, sums: true });
-        inside.factor = constant_factor::of_sum(self.scop, id);
-        let mut out = vec![];
-        for mode in [Mode::Fill, Mode::Body, Mode::Spill] {
-            inside.mode = mode;
-            out.extend(self.rows(rows, child, statements, &inside)?);
-        }
-        Ok(Some(out))
     }
 }

@@ -13,104 +13,39 @@
 //! Invariant: an instance runs exactly once whatever the hull and the shadows leave in, for the conditions at the leaf are
 //! complete: the iterators are solved for, and all that the domain and the rows say is asked for.
 
-mod accumulate;
 mod private_storage;
 mod separation;
 mod serial_steps;
 mod wavefront;
 mod whole_block;
 
-use super::{kind, loop_over};
+use super::{condition, kind, loop_over};
 use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::expr::Bound;
 use crate::expr::{Affine, Var};
 use crate::poly::lower::bounds::{lanes, lift, within_loop};
-use crate::poly::lower::state::{Lowering, Mode, RowValues, Site, quotient};
-use crate::poly::schedule::{Node, Row, RowKind, parts_of};
-use crate::poly::sets::isl::Isl;
+use crate::poly::lower::contraction::expands;
+use crate::poly::lower::state::{Lowering, Mode, RowValues, Site, Solution, Subtree, quotient};
+use crate::poly::schedule::{Row, RowKind};
 use crate::poly::sets::polyhedron::{Form, Polyhedron, Reduced, difference, minus};
 use crate::poly::statement::StatementId;
 use crate::runtime::Result;
 
 /// Number of stores beyond which loops are no longer divided. Unmeasured.
 const MAX_STORES: usize = 600;
-/// Largest number of elements of a local tile of an update's target. Unmeasured.
-const MAX_TILE: i64 = 4096;
 
 /// A statement, and where it has instances in the loops around.
 type Shadow = (StatementId, Polyhedron);
 
-fn expands(row: &Row) -> bool {
-    row.tile == 1 && matches!(row.kind, RowKind::Unroll | RowKind::Vector)
-}
-
-/// The rows from here to the leaf of `id`.
-fn rows_below<'a>(rows: &'a [Row], child: &'a Node, id: StatementId) -> Vec<&'a Row> {
-    rows.iter().chain(child.bands_to(&[id]).into_iter().flat_map(|(band, _)| &band.rows)).collect()
-}
-
 impl Lowering<'_> {
-    /// The loops of one phase.
-    pub(super) fn scan_phase(&mut self, node: &Node, statements: &[StatementId]) -> Result<Vec<Stmt>> {
-        let isl = Isl::default();
-        if let Node::Band(band, child) = node
-            && let Some(parts) = parts_of(band, child)
-        {
-            return self.steps(&band.rows[0], &parts, &isl);
-        }
-        let site = Site { outermost: matches!(node, Node::Band(..)), ..Site::default() };
-        let body = self.scan(node, statements, &site, &isl)?;
-        match &body[..] {
-            [] => Ok(body),
-            [Stmt::Loop { kind, .. }] if kind.is_parallel() => Ok(body),
-            _ => Ok(vec![self.once(body)]),
-        }
-    }
-
-    fn scan(&mut self, node: &Node, statements: &[StatementId], site: &Site, isl: &Isl) -> Result<Vec<Stmt>> {
-        let placed = self.place_private(statements, site, isl)?;
-        let site = placed.as_ref().unwrap_or(site);
-        match node {
-            Node::Band(band, child) => self.scan_rows(&band.rows, child, statements, site, isl),
-            Node::Sequence(children) => {
-                let mut out = vec![];
-                for (statements, child) in children {
-                    out.extend(self.scan(child, statements, site, isl)?);
-                }
-                Ok(out)
-            }
-            Node::Leaf => {
-                let mut out = vec![];
-                for &s in statements {
-                    out.extend(self.instance(s, site, isl)?);
-                }
-                Ok(out)
-            }
-        }
-    }
-
-    fn scan_rows(
-        &mut self,
-        rows: &[Row],
-        child: &Node,
-        statements: &[StatementId],
-        site: &Site,
-        isl: &Isl,
-    ) -> Result<Vec<Stmt>> {
-        let Some((row, rest)) = rows.split_first() else { return self.scan(child, statements, site, isl) };
-        let placed = self.place_private(statements, site, isl)?;
-        let site = placed.as_ref().unwrap_or(site);
-        if let Some(promoted) = self.accumulate(rows, child, statements, site, isl)? {
-            return Ok(promoted);
-        }
-        if site.mode != Mode::Body && self.reduces(row, statements[0]) {
-            return self.scan_rows(rest, child, statements, site, isl);
-        }
-        if row.kind == RowKind::Wavefront && site.outermost && rows.len() > 1 {
-            return self.waves(rows, child, statements, site, isl);
+    /// The loops of the first row, within exact bounds.
+    pub(super) fn scan_row(&mut self, tree: Subtree, site: &Site) -> Result<Vec<Stmt>> {
+        let (row, rest, statements) = (&tree.rows[0], tree.after(1), tree.statements);
+        if row.kind == RowKind::Wavefront && site.outermost && tree.rows.len() > 1 {
+            return self.waves(tree, site);
         }
         if expands(row)
-            && let Some(expanded) = self.expand(rows, child, statements, site, isl)?
+            && let Some(expanded) = self.expand(tree, site)?
         {
             return Ok(expanded);
         }
@@ -118,10 +53,10 @@ impl Lowering<'_> {
         let mut inside = site.with(z);
         inside.fix(row, Affine::var(z));
         let dims = inside.vars.len();
-        let Some((shadows, hull)) = self.shadows(statements, &inside, isl)? else { return Ok(vec![]) };
+        let Some((shadows, hull)) = self.shadows(statements, &inside)? else { return Ok(vec![]) };
         let bounds = match self.padded(row, &inside, site) {
             Some(padded) => padded,
-            None => isl.gist(&hull, &inside.context)?,
+            None => self.isl.gist(&hull, &inside.context)?,
         };
         // A row with one value at this place is not a loop.
         if let Some(e) = bounds.equalities.iter().find(|e| e[dims - 1].abs() == 1) {
@@ -131,7 +66,7 @@ impl Lowering<'_> {
             let value = inside.affine(&form).scale(sign);
             let mut here = site.clone();
             here.fix(row, value);
-            return self.scan_rows(rest, child, statements, &here, isl);
+            return self.rows(rest, &here);
         }
         let own = within_loop(&bounds);
         if let Some((value, divisor)) = as_quotient(&own) {
@@ -139,26 +74,26 @@ impl Lowering<'_> {
             let mut here = inside.clone();
             here.outermost = site.outermost;
             here.require(&own);
-            let outer = self.beyond_loop(&bounds, &own, site, &inside, isl)?;
+            let outer = self.beyond_loop(&bounds, &own, site, &inside)?;
             here.require(&lift(&outer, dims));
             self.note_range(z, &here);
-            let body = self.scan_rows(rest, child, statements, &here, isl)?;
+            let body = self.rows(rest, &here)?;
             let quotient = Stmt::Let { var: z, value: inside.affine(&value), divisor };
             let all = if body.is_empty() { vec![] } else { [vec![quotient], body].concat() };
             return Ok(condition(outer.inequalities.iter().map(|f| site.affine(f)).collect(), all));
         }
-        let outer = self.beyond_loop(&bounds, &own, site, &inside, isl)?;
+        let outer = self.beyond_loop(&bounds, &own, site, &inside)?;
         let mut guarded = site.clone();
         guarded.require(&outer);
         inside.require(&lift(&outer, dims));
 
-        let regions = self.regions(rows, child, &shadows, &inside, &own, isl)?;
+        let regions = self.regions(tree, &shadows, &inside, &own)?;
         let mut out = vec![];
         let parallel = row.kind == RowKind::Parallel && site.outermost;
         if parallel && regions.len() > 1 {
             inside.require(&own);
             self.note_range(z, &inside);
-            let body = self.branches(rest, child, statements, &regions, &inside, isl)?;
+            let body = self.branches(rest, &regions, &inside)?;
             out.extend(self.bounded(z, &own, &inside, LoopKind::Parallel, body));
         } else {
             for (k, (region, _)) in regions.iter().enumerate() {
@@ -170,9 +105,9 @@ impl Lowering<'_> {
                 let mut around = vec![];
                 let mut beyond = Polyhedron::universe(dims);
                 if !region.inequalities.is_empty() {
-                    let both = isl.gist(&all, &here.context)?;
+                    let both = self.isl.gist(&all, &here.context)?;
                     all = within_loop(&both);
-                    beyond = lift(&self.beyond_loop(&both, &all, &guarded, &here, isl)?, dims);
+                    beyond = lift(&self.beyond_loop(&both, &all, &guarded, &here)?, dims);
                     around = beyond.inequalities.iter().map(|f| guarded.affine(f)).collect();
                     here.require(&beyond);
                 }
@@ -186,13 +121,13 @@ impl Lowering<'_> {
                     let unit = here.form(&Affine::var(e), dims);
                     here.require(&beyond);
                     here.context.bound(&unit, 0, extent - 1);
-                    let body = self.scan_rows(rest, child, statements, &here, isl)?;
+                    let body = self.rows(rest, &here)?;
                     let lanes =
                         if body.is_empty() { vec![] } else { vec![loop_over(e, extent, LoopKind::Vector, body)] };
                     out.extend(condition(around, lanes));
                     continue;
                 }
-                let body = self.scan_rows(rest, child, statements, &here, isl)?;
+                let body = self.rows(rest, &here)?;
                 let kind = if parallel { LoopKind::Parallel } else { LoopKind::Serial };
                 out.extend(condition(around, self.bounded(v, &all, &here, kind, body)));
             }
@@ -202,40 +137,27 @@ impl Lowering<'_> {
 
     /// Returns, for each statement, the part of the loops of `inside` in which it has instances, and the hull of these
     /// parts; `None` if no statement has any.
-    fn shadows(
-        &self,
-        statements: &[StatementId],
-        inside: &Site,
-        isl: &Isl,
-    ) -> Result<Option<(Vec<Shadow>, Polyhedron)>> {
+    fn shadows(&self, statements: &[StatementId], inside: &Site) -> Result<Option<(Vec<Shadow>, Polyhedron)>> {
         let mut shadows = vec![];
         for &id in statements {
             let p = self.instances(id, inside);
-            if !isl.is_empty(&p)? {
-                shadows.push((id, isl.project(&p, inside.vars.len())?));
+            if !self.isl.is_empty(&p)? {
+                shadows.push((id, self.isl.project(&p, inside.vars.len())?));
             }
         }
         if shadows.is_empty() {
             return Ok(None);
         }
-        let hull = isl.hull(&shadows.iter().map(|s| s.1.clone()).collect::<Vec<_>>())?;
+        let hull = self.isl.hull(&shadows.iter().map(|s| s.1.clone()).collect::<Vec<_>>())?;
         Ok(Some((shadows, hull)))
     }
 
     /// The body of a loop, each of its parts where its condition holds.
-    fn branches(
-        &mut self,
-        rest: &[Row],
-        child: &Node,
-        statements: &[StatementId],
-        regions: &[(Polyhedron, Polyhedron)],
-        inside: &Site,
-        isl: &Isl,
-    ) -> Result<Vec<Stmt>> {
+    fn branches(&mut self, rest: Subtree, regions: &[(Polyhedron, Polyhedron)], inside: &Site) -> Result<Vec<Stmt>> {
         let mut body = vec![];
         for (region, context) in regions {
             let here = Site { context: context.clone(), ..inside.clone() };
-            let part = self.scan_rows(rest, child, statements, &here, isl)?;
+            let part = self.rows(rest, &here)?;
             body.extend(condition(region.inequalities.iter().map(|f| inside.affine(f)).collect(), part));
         }
         Ok(body)
@@ -265,14 +187,7 @@ impl Lowering<'_> {
 
     /// Returns the constraints of a loop's bounds on the variables outside of it, as far as the loop's own bounds do
     /// not imply them.
-    fn beyond_loop(
-        &self,
-        bounds: &Polyhedron,
-        own: &Polyhedron,
-        site: &Site,
-        inside: &Site,
-        isl: &Isl,
-    ) -> Result<Polyhedron> {
+    fn beyond_loop(&self, bounds: &Polyhedron, own: &Polyhedron, site: &Site, inside: &Site) -> Result<Polyhedron> {
         let outer = site.vars.len();
         let drop = |f: &Form| f[..outer].iter().chain(&f[outer + 1..]).copied().collect::<Form>();
         let inequalities: Vec<Form> = bounds.as_inequalities().iter().filter(|f| f[outer] == 0).map(drop).collect();
@@ -282,23 +197,16 @@ impl Lowering<'_> {
         }
         let mut loops = inside.context.clone();
         loops.intersect(own);
-        if isl.is_empty(&loops)? {
+        if self.isl.is_empty(&loops)? {
             return Ok(said);
         }
-        let rest = isl.gist(&said, &isl.project(&loops, outer)?)?;
+        let rest = self.isl.gist(&said, &self.isl.project(&loops, outer)?)?;
         Ok(Polyhedron::of_inequalities(outer, rest.as_inequalities()))
     }
 
     /// A row of points as an unrolled or vector loop: when all of them exist, or when they live in a local tile.
-    fn expand(
-        &mut self,
-        rows: &[Row],
-        child: &Node,
-        statements: &[StatementId],
-        site: &Site,
-        isl: &Isl,
-    ) -> Result<Option<Vec<Stmt>>> {
-        let row = &rows[0];
+    fn expand(&mut self, tree: Subtree, site: &Site) -> Result<Option<Vec<Stmt>>> {
+        let row = &tree.rows[0];
         let Some(done) = site.tile_of(row) else { return Ok(None) };
         let (tile, base) = (done.extent, done.base.clone());
         let e = self.new_var(&row.name, (0, tile - 1));
@@ -311,22 +219,22 @@ impl Lowering<'_> {
         let summed = site.placed.iter().any(|p| p.sums);
         let local = site.mode == Mode::Body && summed || site.mode == Mode::Fill || row.pad > 1;
         if !local {
-            for &id in statements {
+            for &id in tree.statements {
                 let mut p = self.instances(id, &inside);
-                if isl.is_empty(&p)? {
+                if self.isl.is_empty(&p)? {
                     return Ok(None);
                 }
                 // The points are what the domain leaves of them.
                 let lifted = lift(&points, p.dims);
                 p.inequalities.retain(|f| !lifted.inequalities.contains(f));
-                let shadow = isl.project(&p, dims)?;
-                let open = isl.gist(&shadow, &inside.context)?;
+                let shadow = self.isl.project(&p, dims)?;
+                let open = self.isl.gist(&shadow, &inside.context)?;
                 if !open.equalities.is_empty() || !open.inequalities.is_empty() {
                     return Ok(None);
                 }
             }
         }
-        let body = self.scan_rows(&rows[1..], child, statements, &inside, isl)?;
+        let body = self.rows(tree.after(1), &inside)?;
         if body.is_empty() {
             return Ok(Some(vec![]));
         }
@@ -381,14 +289,16 @@ impl Lowering<'_> {
         p
     }
 
-    /// The store of one statement, with the conditions that the loops do not imply.
-    fn instance(&mut self, id: StatementId, site: &Site, isl: &Isl) -> Result<Vec<Stmt>> {
-        let s = self.scop.statement(id);
-        let partial = site.mode != Mode::Body;
-        let solution = self.iterators(id, site, partial)?;
-        let (value, lets) = (solution.iterators, solution.lets);
+    /// Those of the conditions of an instance that its place does not imply; `None` where it has no instance.
+    pub(super) fn open(
+        &mut self,
+        id: StatementId,
+        solution: Solution,
+        lets: &[Stmt],
+        site: &Site,
+    ) -> Result<Option<Vec<Affine>>> {
         let mut scope = site.clone();
-        for l in &lets {
+        for l in lets {
             let Stmt::Let { var, value, divisor } = l else { continue };
             scope = scope.with(*var);
             let dims = scope.vars.len();
@@ -400,42 +310,25 @@ impl Lowering<'_> {
             let inequalities = all.iter().map(|a| scope.form(a, dims)).collect();
             Polyhedron::of_inequalities(dims, inequalities)
         };
-        let asked = if partial {
+        let asked = if site.mode == Mode::Body {
+            forms(&solution.conditions)
+        } else {
             // The instances for some value of the iterators that are not yet known.
             let p = self.instances(id, site);
-            if isl.is_empty(&p)? {
-                return Ok(vec![]);
+            if self.isl.is_empty(&p)? {
+                return Ok(None);
             }
-            lift(&isl.project(&p, site.vars.len())?, dims)
-        } else {
-            let mut all = solution.conditions;
-            all.extend(s.domain.iter().map(|c| c.compose(&value)));
-            for (v, it) in value.iter().zip(&s.iterators) {
-                all.push(v.clone());
-                all.push(v.scale(-1).offset(it.extent - 1));
-            }
-            for done in site.rows.iter().filter(|d| d.extent > 1) {
-                if let Some((_, phi)) = done.phi.iter().find(|p| p.0 == id) {
-                    let offset = phi.compose(&value).add_scaled(&done.base, -1);
-                    all.push(offset.scale(-1).offset(done.extent - 1));
-                    all.push(offset);
-                }
-            }
-            forms(&all)
+            lift(&self.isl.project(&p, site.vars.len())?, dims)
         };
         let mut exists = scope.context.clone();
         exists.intersect(&asked);
-        if isl.is_empty(&exists)? {
-            return Ok(vec![]);
+        if self.isl.is_empty(&exists)? {
+            return Ok(None);
         }
-        let whole = if solution.is_exact { self.whole_block(id, &value, &scope) } else { None };
+        let whole = if solution.is_exact { self.whole_block(id, &solution.iterators, &scope) } else { None };
         let asked = whole.map_or(asked, |all| forms(&all));
-        let open = isl.gist(&asked, &scope.context)?;
-        let conditions: Vec<Affine> = open.as_inequalities().iter().map(|f| scope.affine(f)).collect();
-        let divisions = self.lay_out(id, &value, site)?;
-        let store = self.store(id, &value, site)?;
-        self.stores += 1;
-        Ok(lets.into_iter().chain(divisions).chain(condition(conditions, vec![store])).collect())
+        let open = self.isl.gist(&asked, &scope.context)?;
+        Ok(Some(open.as_inequalities().iter().map(|f| scope.affine(f)).collect()))
     }
 }
 
@@ -450,8 +343,4 @@ fn as_quotient(bounds: &Polyhedron) -> Option<(Form, i64)> {
     let mut form = high.clone();
     form[last] = 0;
     is_quotient.then_some((form, c))
-}
-
-fn condition(conditions: Vec<Affine>, body: Vec<Stmt>) -> Vec<Stmt> {
-    if conditions.is_empty() || body.is_empty() { body } else { vec![Stmt::If { conditions, body }] }
 }

@@ -1,11 +1,12 @@
-//! The state of a lowering: buffers, classes, and where temporaries are placed.
+//! The state of a lowering: buffers, values of rows, and where temporaries are placed.
 
 use crate::codegen::loopnest::{LoopNest, Stmt};
 use crate::expr::{Affine, BufferId, Expr, Scalar, Var};
 use crate::poly::lower::contraction::Contraction;
 use crate::poly::packing::Pack;
-use crate::poly::schedule::Row;
+use crate::poly::schedule::{Node, Row};
 use crate::poly::scop::Scop;
+use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Form, Polyhedron};
 use crate::poly::statement::StatementId;
 use crate::poly::tile::report::Tiled;
@@ -54,14 +55,35 @@ pub(super) fn quotient(a: &Affine, by: i64) -> Option<Affine> {
     whole.then(|| a.terms.iter().fold(Affine::constant(a.constant / by), |sum, t| sum.plus(t.0, t.1 / by)))
 }
 
+/// The rest of a schedule tree at one place: rows of a band, what is below them, and the statements there.
+#[derive(Clone, Copy)]
+pub(super) struct Subtree<'t> {
+    pub(in crate::poly::lower) rows: &'t [Row],
+    pub(in crate::poly::lower) child: &'t Node,
+    pub(in crate::poly::lower) statements: &'t [StatementId],
+}
+
+impl<'t> Subtree<'t> {
+    /// The rest after some rows.
+    pub(in crate::poly::lower) fn after(self, count: usize) -> Subtree<'t> {
+        Subtree { rows: &self.rows[count..], ..self }
+    }
+
+    /// The rows down to the leaf of a statement.
+    pub(in crate::poly::lower) fn rows_of(self, id: StatementId) -> Vec<&'t Row> {
+        self.rows.iter().chain(self.child.bands_to(&[id]).into_iter().flat_map(|(band, _)| &band.rows)).collect()
+    }
+}
+
 /// Facts about one place of the tree.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
-    /// The variables in scope, which are the variables of `context`; those of loops over boxes have constant bounds and are
-    /// left out.
+    /// The variables in scope of exact bounds, which are the variables of `context`; those of boxes have intervals only.
     pub(in crate::poly::lower) vars: Vec<Var>,
     pub(in crate::poly::lower) context: Polyhedron,
     pub(in crate::poly::lower) rows: Vec<RowValues>,
+    /// The loops from here on are over boxes.
+    pub(in crate::poly::lower) boxes: bool,
     /// No loop is around yet, so that one may be parallel.
     pub(in crate::poly::lower) outermost: bool,
     /// Every row so far is coincident.
@@ -137,7 +159,8 @@ impl Default for Site {
     fn default() -> Site {
         let (vars, context, rows) = (vec![], Polyhedron::universe(0), vec![]);
         let (placed, mode) = (vec![], Mode::Body);
-        Site { vars, context, rows, outermost: false, coincident: true, loops: 0, placed, mode, factor: None }
+        let (boxes, outermost) = (false, false);
+        Site { vars, context, rows, boxes, outermost, coincident: true, loops: 0, placed, mode, factor: None }
     }
 }
 
@@ -160,6 +183,8 @@ pub(super) struct Lowering<'a> {
     pub(in crate::poly::lower) contractions: Vec<Contraction>,
     /// Subscripts in memory of elements of buffers that have a layout.
     pub(in crate::poly::lower) laid: Vec<(BufferId, Vec<Affine>, Vec<Affine>)>,
+    /// The solver of the phase.
+    pub(in crate::poly::lower) isl: Isl,
 }
 
 /// The iterators of a statement at one place.

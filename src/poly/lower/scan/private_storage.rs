@@ -7,7 +7,6 @@ use crate::poly::lower::contraction::Contraction;
 use crate::poly::lower::placement::LOCAL_BYTES;
 use crate::poly::lower::state::{Local, Lowering, Placed, Site};
 use crate::poly::schedule::Row;
-use crate::poly::sets::isl::Isl;
 use crate::poly::statement::StatementId;
 use crate::poly::storage::{Digit, Private};
 use crate::runtime::{Error, Result};
@@ -15,12 +14,16 @@ use crate::runtime::{Error, Result};
 impl Lowering<'_> {
     /// The site with memory for the temporaries whose rows are all known here, private or contracted; `None` when there are
     /// none.
-    pub(super) fn place_private(&mut self, statements: &[StatementId], site: &Site, isl: &Isl) -> Result<Option<Site>> {
+    pub(in crate::poly::lower) fn place_private(
+        &mut self,
+        statements: &[StatementId],
+        site: &Site,
+    ) -> Result<Option<Site>> {
         let scop = self.scop;
         let mut out = None;
         for private in &scop.privates {
             if self.is_fixed_here(private, statements, site) {
-                let (origin, extents) = self.touched(private, site, isl)?;
+                let (origin, extents) = self.touched(private, site)?;
                 let shape = private.shape(&extents);
                 let buffer = self.local(
                     Local::Temporary(private.tensor),
@@ -32,26 +35,21 @@ impl Lowering<'_> {
                 out.get_or_insert_with(|| site.clone()).placed.push(placed);
             }
         }
-        let placed = self.place_contracted(statements, out.as_ref().unwrap_or(site), isl)?;
+        let placed = self.place_contracted(statements, out.as_ref().unwrap_or(site))?;
         Ok(placed.or(out))
     }
 
     /// The site with memory for the contracted temporaries whose rows are all known here; `None` when there are none.
-    fn place_contracted(&mut self, statements: &[StatementId], site: &Site, isl: &Isl) -> Result<Option<Site>> {
-        self.place_where(statements, site, isl, &|c, _| Some(c.shared))
+    fn place_contracted(&mut self, statements: &[StatementId], site: &Site) -> Result<Option<Site>> {
+        self.place_where(statements, site, &|c, _| Some(c.shared))
     }
 
     /// As for a site, of one step of a serial row whose parts run one after the other with barriers, each on any thread: memory that
     /// all threads share for what lasts longer than a part.
-    pub(super) fn place_for_step(
-        &mut self,
-        groups: &[Vec<StatementId>],
-        site: &Site,
-        isl: &Isl,
-    ) -> Result<Option<Site>> {
+    pub(super) fn place_for_step(&mut self, groups: &[Vec<StatementId>], site: &Site) -> Result<Option<Site>> {
         let within = |users: &[StatementId]| groups.iter().any(|g| users.iter().all(|id| g.contains(id)));
         let lasts = |c: &Contraction, users: &[StatementId]| (c.shared || !within(users)).then_some(true);
-        self.place_where(&groups.concat(), site, isl, &lasts)
+        self.place_where(&groups.concat(), site, &lasts)
     }
 
     /// Places the contracted temporaries of which `shared`, given the statements that use them, says whether threads share them.
@@ -59,7 +57,6 @@ impl Lowering<'_> {
         &mut self,
         statements: &[StatementId],
         site: &Site,
-        isl: &Isl,
         shared: &dyn Fn(&Contraction, &[StatementId]) -> Option<bool>,
     ) -> Result<Option<Site>> {
         let contractions = std::mem::take(&mut self.contractions);
@@ -71,7 +68,7 @@ impl Lowering<'_> {
             }
             if self.is_fixed_here(&c.private, statements, site)
                 && let Some(shared) = shared(c, &self.scop.users(c.private.tensor))
-                && let Some(placed) = self.contracted(&c.private, shared, site, isl)?
+                && let Some(placed) = self.contracted(&c.private, shared, site)?
             {
                 out.get_or_insert_with(|| site.clone()).placed.push(placed);
             }
@@ -90,10 +87,10 @@ impl Lowering<'_> {
     }
 
     /// Memory for a contracted temporary; `None` where the whole of it is in a workspace, since one iteration touches too much.
-    fn contracted(&mut self, private: &Private, shared: bool, site: &Site, isl: &Isl) -> Result<Option<Placed>> {
+    fn contracted(&mut self, private: &Private, shared: bool, site: &Site) -> Result<Option<Placed>> {
         let tensor = private.tensor;
         let t = self.scop.tensor(tensor);
-        let (origin, shape) = self.touched(private, site, isl)?;
+        let (origin, shape) = self.touched(private, site)?;
         let bytes = |shape: &[i64]| shape.iter().product::<i64>().saturating_mul(t.dtype.bytes() as i64);
         let divided = private.rows.iter().any(|r| r.kind.is_shared());
         let most = if divided { LOCAL_BYTES } else { i64::MAX };
@@ -111,7 +108,7 @@ impl Lowering<'_> {
     }
 
     /// Origin and extents of a box around the elements that are touched at one place.
-    fn touched(&mut self, private: &Private, site: &Site, isl: &Isl) -> Result<(Vec<Affine>, Vec<i64>)> {
+    fn touched(&mut self, private: &Private, site: &Site) -> Result<(Vec<Affine>, Vec<i64>)> {
         let element = self.new_var("element", (0, 0));
         let inside = site.with(element);
         let dims = inside.vars.len();
@@ -141,13 +138,13 @@ impl Lowering<'_> {
                 equal[dims - 1] -= 1;
                 p.equalities.push(equal);
                 guard.iter().for_each(|g| p.inequalities.push(p.form(g, dims)));
-                if !isl.is_empty(&p)? {
-                    shadows.push(isl.project(&p, dims)?);
+                if !self.isl.is_empty(&p)? {
+                    shadows.push(self.isl.project(&p, dims)?);
                 }
             }
             let (mut best, mut extent) = (Affine::constant(0), size);
             if !gathers && !shadows.is_empty() {
-                let hull = isl.hull(&shadows)?.as_inequalities();
+                let hull = self.isl.hull(&shadows)?.as_inequalities();
                 let bounds = |sign: i64| {
                     let inside = &inside;
                     let of = hull.iter().filter(move |f| f[dims - 1] == sign);
@@ -173,7 +170,12 @@ impl Lowering<'_> {
     }
 
     /// Finds the subscripts of the elements that an instance touches in temporaries with a layout; returns their divisions.
-    pub(super) fn lay_out(&mut self, id: StatementId, value: &[Affine], site: &Site) -> Result<Vec<Stmt>> {
+    pub(in crate::poly::lower) fn lay_out(
+        &mut self,
+        id: StatementId,
+        value: &[Affine],
+        site: &Site,
+    ) -> Result<Vec<Stmt>> {
         let scop = self.scop;
         let s = scop.statement(id);
         let mut lets = vec![];

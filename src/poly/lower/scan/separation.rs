@@ -1,11 +1,11 @@
 //! Separation of full and partial tiles: a loop is divided into the part in which no statement needs a condition, and
 //! the rest.
 
-use super::{MAX_STORES, Shadow, expands, rows_below};
+use super::{MAX_STORES, Shadow};
 use crate::poly::lower::bounds::within_loop;
-use crate::poly::lower::state::{Lowering, RowValues, Site};
-use crate::poly::schedule::{Node, Row};
-use crate::poly::sets::isl::Isl;
+use crate::poly::lower::contraction::expands;
+use crate::poly::lower::state::{Lowering, RowValues, Site, Subtree};
+use crate::poly::schedule::Row;
 use crate::poly::sets::polyhedron::{Form, Polyhedron, minus};
 use crate::poly::statement::StatementId;
 use crate::runtime::Result;
@@ -15,15 +15,13 @@ impl Lowering<'_> {
     /// known there.
     pub(super) fn regions(
         &mut self,
-        rows: &[Row],
-        child: &Node,
+        tree: Subtree,
         shadows: &[Shadow],
         inside: &Site,
         own: &Polyhedron,
-        isl: &Isl,
     ) -> Result<Vec<(Polyhedron, Polyhedron)>> {
-        let full = match rows[0].pad {
-            1 => self.full_part(rows, child, shadows, inside, own, isl)?,
+        let full = match tree.rows[0].pad {
+            1 => self.full_part(tree, shadows, inside, own)?,
             _ => vec![],
         };
         let mut regions = vec![];
@@ -31,7 +29,7 @@ impl Lowering<'_> {
             let mut here = inside.clone();
             here.require(own);
             here.require(&region);
-            if !isl.is_empty(&here.context)? {
+            if !self.isl.is_empty(&here.context)? {
                 regions.push((region, here.context));
             }
         }
@@ -40,15 +38,7 @@ impl Lowering<'_> {
 
     /// Constraints under which no statement below needs a condition on the loop's variable (the last one): where all points
     /// of unrolled and vector rows exist, or where all statements of an innermost loop run.
-    fn full_part(
-        &mut self,
-        rows: &[Row],
-        child: &Node,
-        shadows: &[Shadow],
-        inside: &Site,
-        own: &Polyhedron,
-        isl: &Isl,
-    ) -> Result<Vec<Form>> {
+    fn full_part(&mut self, tree: Subtree, shadows: &[Shadow], inside: &Site, own: &Polyhedron) -> Result<Vec<Form>> {
         let dims = inside.vars.len();
         let mut wanted = Polyhedron::universe(dims);
         if self.stores > MAX_STORES {
@@ -56,7 +46,7 @@ impl Lowering<'_> {
         }
         let mut innermost = shadows.len() > 1;
         for (id, shadow) in shadows {
-            let below = rows_below(&rows[1..], child, *id);
+            let below = tree.after(1).rows_of(*id);
             innermost &= below.is_empty();
             let blocks: Vec<(&Row, &RowValues)> = below
                 .iter()
@@ -64,7 +54,7 @@ impl Lowering<'_> {
                 .filter_map(|r| inside.tile_of(r).map(|d| (*r, d)))
                 .collect();
             if !blocks.is_empty() {
-                wanted.inequalities.extend(self.corners(*id, &blocks, inside, isl)?);
+                wanted.inequalities.extend(self.corners(*id, &blocks, inside)?);
             }
             if innermost {
                 wanted.inequalities.extend(shadow.as_inequalities());
@@ -75,14 +65,14 @@ impl Lowering<'_> {
         }
         let mut context = inside.context.clone();
         context.intersect(own);
-        let with = within_loop(&isl.gist(&wanted, &context)?);
+        let with = within_loop(&self.isl.gist(&wanted, &context)?);
         context.intersect(&with);
-        Ok(if isl.is_empty(&context)? { vec![] } else { with.inequalities })
+        Ok(if self.isl.is_empty(&context)? { vec![] } else { with.inequalities })
     }
 
     /// Returns the conditions on the variables in scope under which all points of the blocks exist: the constraints on
     /// points at their worst corner.
-    fn corners(&self, id: StatementId, blocks: &[(&Row, &RowValues)], inside: &Site, isl: &Isl) -> Result<Vec<Form>> {
+    fn corners(&self, id: StatementId, blocks: &[(&Row, &RowValues)], inside: &Site) -> Result<Vec<Form>> {
         let (dims, m) = (inside.vars.len(), blocks.len());
         let mut open = inside.clone();
         open.rows
@@ -101,10 +91,10 @@ impl Lowering<'_> {
             e[dims + k] -= 1;
             p.equalities.push(e);
         }
-        if isl.is_empty(&p)? {
+        if self.isl.is_empty(&p)? {
             return Ok(vec![]);
         }
-        let shadow = isl.project(&p, dims + m)?;
+        let shadow = self.isl.project(&p, dims + m)?;
         let mut out = vec![];
         for f in shadow.as_inequalities().into_iter().filter(|f| f[dims..dims + m].iter().any(|&c| c != 0)) {
             let mut corner: Form = f[..dims].iter().copied().chain([f[dims + m]]).collect();

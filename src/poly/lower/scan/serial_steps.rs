@@ -1,12 +1,10 @@
 //! Serial outermost rows around parallel rows: one parallel loop with barriers.
 
-use super::condition;
 use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::expr::{Affine, Var};
-use crate::poly::lower::loop_over;
-use crate::poly::lower::state::{Lowering, Site};
+use crate::poly::lower::state::{Lowering, Site, Subtree};
+use crate::poly::lower::{condition, loop_over};
 use crate::poly::schedule::{Band, Node, Row, SchedulePart};
-use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::Polyhedron;
 use crate::poly::statement::StatementId;
 use crate::runtime::{Error, Result};
@@ -15,7 +13,7 @@ impl Lowering<'_> {
     /// The parts of each step of a serial row, one after the other, as one parallel loop in waves:
     /// `t = width·(parts·step + part) + u`, where u counts the iterations of a part that is divided over threads. The others
     /// run where u is 0.
-    pub(super) fn steps(&mut self, row: &Row, parts: &[SchedulePart], isl: &Isl) -> Result<Vec<Stmt>> {
+    pub(in crate::poly::lower) fn steps(&mut self, row: &Row, parts: &[SchedulePart]) -> Result<Vec<Stmt>> {
         if !self.scop.private_to(parts) {
             return Err(Error::refused(format!("memory that lasts for a step of `{}` belongs to no thread", row.name)));
         }
@@ -48,19 +46,19 @@ impl Lowering<'_> {
         limit(&mut site, outer, (low, high));
         let statements_of = |group: &[SchedulePart]| group.iter().flat_map(|p| p.statements.clone()).collect();
         let all_statements: Vec<Vec<StatementId>> = groups.iter().map(|g| statements_of(g)).collect();
-        let site = self.place_for_step(&all_statements, &site, isl)?.unwrap_or(site);
+        let site = self.place_for_step(&all_statements, &site)?.unwrap_or(site);
         for (k, group) in groups.into_iter().enumerate() {
             let mut here = match count {
                 1 => vec![],
                 _ => vec![Affine::var(part).offset(-(k as i64)), Affine::var(part).scale(-1).offset(k as i64)],
             };
             let body = match group {
-                [one] if one.parallel().is_some() => self.divided_part(one, u, &site, isl)?,
+                [one] if one.parallel().is_some() => self.divided_part(one, u, &site)?,
                 _ => {
                     here.push(Affine::var(u).scale(-1));
                     let ids: Vec<StatementId> = statements_of(group);
                     let children = group.iter().map(|p| (p.statements.clone(), p.node.clone())).collect();
-                    self.scan(&Node::Sequence(children), &ids, &site, isl)?
+                    self.node(&Node::Sequence(children), &ids, &site)?
                 }
             };
             all.extend(condition(here, body));
@@ -69,16 +67,17 @@ impl Lowering<'_> {
     }
 
     /// The iteration `u` of a part, full and partial tiles apart.
-    fn divided_part(&mut self, part: &SchedulePart, u: Var, site: &Site, isl: &Isl) -> Result<Vec<Stmt>> {
+    fn divided_part(&mut self, part: &SchedulePart, u: Var, site: &Site) -> Result<Vec<Stmt>> {
         let Node::Band(Band { rows, .. }, child) = &part.node else { return Ok(vec![]) };
+        let tree = Subtree { rows, child, statements: &part.statements };
         let (low, high) = rows[0].values(self.scop);
         let z = self.new_var(&rows[0].name, (low, high));
         let mut inside = site.with(z);
         inside.fix(&rows[0], Affine::var(z));
         limit(&mut inside, z, (low, high));
         let dims = inside.vars.len();
-        let Some((shadows, hull)) = self.shadows(&part.statements, &inside, isl)? else { return Ok(vec![]) };
-        let exists = isl.gist(&hull, &inside.context)?;
+        let Some((shadows, hull)) = self.shadows(&part.statements, &inside)? else { return Ok(vec![]) };
+        let exists = self.isl.gist(&hull, &inside.context)?;
         let conditions = exists
             .as_inequalities()
             .into_iter()
@@ -87,8 +86,8 @@ impl Lowering<'_> {
         let conditions: Vec<Affine> = conditions.collect();
         inside.require(&exists);
         let own = Polyhedron::universe(dims);
-        let regions = self.regions(rows, child, &shadows, &inside, &own, isl)?;
-        let body = self.branches(&rows[1..], child, &part.statements, &regions, &inside, isl)?;
+        let regions = self.regions(tree, &shadows, &inside, &own)?;
+        let body = self.branches(tree.after(1), &regions, &inside)?;
         let value = Stmt::Let { var: z, value: Affine::var(u).offset(low), divisor: 1 };
         Ok([vec![value], condition(conditions, body)].concat())
     }
