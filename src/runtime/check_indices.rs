@@ -61,6 +61,7 @@ trait Subscript<const N: usize>: Copy + Into<i64> {
     const LEAST: Self::Wide;
     const GREATEST: Self::Wide;
     /// All values of the type itself.
+    #[cfg(target_arch = "x86_64")]
     const RANGE: (i64, i64);
     fn read(bytes: [u8; N]) -> Self;
     /// Is negative where `value` is outside. Where a range has more than half of all values, it may be negative inside.
@@ -74,6 +75,7 @@ macro_rules! subscript {
             type Wide = $wide;
             const LEAST: $wide = <$wide>::MIN;
             const GREATEST: $wide = <$wide>::MAX;
+            #[cfg(target_arch = "x86_64")]
             const RANGE: (i64, i64) = (<$t>::MIN as i64, <$t>::MAX as i64);
             #[inline(always)]
             fn read(bytes: [u8; $bytes]) -> $t {
