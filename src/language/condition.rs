@@ -51,6 +51,23 @@ pub fn pieces(scope: &Scope, e: &Expr, truth: bool) -> Checked<Vec<Conjunction>>
     Ok(conjunctions)
 }
 
+/// Forms that are ≥ 0 wherever `e` = `truth`: those of its parts that compare affine forms. A part from data, or one that is
+/// a disjunction, gives none.
+pub fn facts(scope: &Scope, e: &Expr, truth: bool) -> Vec<Affine> {
+    if let Ok(mut pieces) = pieces(scope, e, truth)
+        && pieces.len() == 1
+    {
+        return pieces.remove(0);
+    }
+    match &e.kind {
+        Kind::Not(a) => facts(scope, a, !truth),
+        Kind::Binary(operator @ (Operator::And | Operator::Or), a, b) if (*operator == Operator::And) == truth => {
+            [facts(scope, a, truth), facts(scope, b, truth)].concat()
+        }
+        _ => vec![],
+    }
+}
+
 fn product(a: Vec<Conjunction>, b: Vec<Conjunction>) -> Vec<Conjunction> {
     a.iter().flat_map(|a| b.iter().map(move |b| [a.clone(), b.clone()].concat())).collect()
 }
@@ -62,4 +79,30 @@ fn not_affine(scope: &Scope, e: &Expr) -> Diagnostic {
         "does not compare sums of indices times numbers"
     };
     Diagnostic::invalid(e.span, format!("the condition `{}` {why}", scope.show(e)))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::language;
+
+    fn lowers(value: &str) -> bool {
+        let text = format!("loop p(N = 30) {{ in u8 a[N]  in f32 x[N]  out f32 y[N]  for i in 0..N y[i] = {value} }}");
+        let file = language::parse("p.tile", &text).unwrap_or_else(|e| panic!("{e}"));
+        file.lower(file.program(None).unwrap(), &Default::default(), None).is_ok()
+    }
+
+    #[test]
+    fn affine_parts_of_a_condition_guard_what_it_decides() {
+        assert!(lowers("select(i > 1 && a[i] == 1, x[i - 2], 0)"));
+        assert!(lowers("select(i < 2 || a[i] > 0, 0, x[i - 2])"));
+        assert!(lowers("select(!(i < 2 || a[i] > 0), x[i - 2], 0)"));
+        // the right operand, where the left one does not decide
+        assert!(lowers("select(i > 0 && a[i] == a[i - 1], 1, 0)"));
+        assert!(lowers("select(i < 1 || a[i] == a[i - 1], 1, 0)"));
+        // the other branch, the other operator, the left operand
+        assert!(!lowers("select(i > 1 && a[i] == 1, 0, x[i - 2])"));
+        assert!(!lowers("select(i > 1 || a[i] == 1, x[i - 2], 0)"));
+        assert!(!lowers("select(a[i] == a[i - 1] && i > 0, 1, 0)"));
+        assert!(!lowers("select(i > 0 || a[i] == a[i - 1], 1, 0)"));
+    }
 }

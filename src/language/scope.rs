@@ -280,15 +280,11 @@ impl Scope<'_> {
         }
     }
 
-    /// Runs `work` under the facts that follow from `condition` = `truth`, if these are one conjunction of affine
-    /// forms.
+    /// Runs `work` under the facts that follow from `condition` = `truth`.
     fn under<T>(&self, condition: &Text, truth: bool, work: impl FnOnce() -> Checked<T>) -> Checked<T> {
         let before = self.facts.borrow().len();
-        if let Ok(pieces) = condition::pieces(self, condition, truth)
-            && let [piece] = &pieces[..]
-        {
-            self.facts.borrow_mut().extend(piece.iter().cloned());
-        }
+        let facts = condition::facts(self, condition, truth);
+        self.facts.borrow_mut().extend(facts);
         let result = work();
         self.facts.borrow_mut().truncate(before);
         result
@@ -297,8 +293,11 @@ impl Scope<'_> {
     fn operation(&self, e: &Text, operator: Operator, a: &Text, b: &Text, want: DType) -> Checked<Expr> {
         let op = match operator {
             Operator::And | Operator::Or => {
-                let op = if operator == Operator::And { BinaryOp::And } else { BinaryOp::Or };
-                return Ok(Expr::binary(op, self.value(a, DType::Bool)?, self.value(b, DType::Bool)?));
+                let and = operator == Operator::And;
+                let left = self.value(a, DType::Bool)?;
+                // the right operand decides only where the left one does not
+                let right = self.under(a, and, || self.value(b, DType::Bool))?;
+                return Ok(Expr::binary(if and { BinaryOp::And } else { BinaryOp::Or }, left, right));
             }
             Operator::Compare(op) => {
                 let (x, y) = (self.dtype(a)?, self.dtype(b)?);
