@@ -28,7 +28,7 @@ pub(super) fn trips(function: &Function) -> Vec<Trips> {
     let iterations = function.parallel.unwrap_or(1);
     // a call for each wave
     let (width, outer) = function.wave.map_or((iterations, 0), |width| (width.clamp(1, iterations.max(1)), 1));
-    let calls = iterations / width.max(1);
+    let calls = (iterations / width.max(1)).max(1);
     let first = |i: usize| if outer == 0 { 0 } else { (spread(i % SAMPLES, 0) * calls as f64) as i64 * width };
     let mut walk = Walk {
         function,
@@ -235,6 +235,9 @@ mod tests {
             r2 = sub r1, r0\n r3 = r0\n loop r2 {\n if ge r3, 1000 {\n }\n r3 = add r3, 1\n }\n}\n";
         let means: Vec<f64> = trips(&parse(rare).unwrap()[0]).iter().map(|t| t.mean).collect();
         assert_eq!(means, [96.0, 1.0 / 96.0]);
+        let none = rare.replace("parallel 96 in waves of 12", "parallel 0");
+        let means: Vec<f64> = trips(&parse(&none).unwrap()[0]).iter().map(|t| t.mean).collect();
+        assert!(means.iter().all(|n| n.is_finite()) && means[0] == 0.0, "{means:?}");
     }
 
     #[test]
