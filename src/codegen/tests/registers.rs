@@ -225,15 +225,19 @@ fn refused(function: &crate::codegen::vcode::Function, wrong: &Allocation, targe
     assert!(message.contains(words), "{message}");
 }
 
-/// A constant may be left out, and what follows it may not.
-#[test]
-fn instructions_that_are_missing_at_the_end_are_refused() {
+fn store_of_a_constant() -> crate::codegen::vcode::Function {
     let text = "function f (parallel 1, 2 gpr, 0 vector registers, 0 scratch bytes) {
         r0 = argument 0
         r1 = 5
         store i64 r1, [r0]
     }";
-    let function = text::parse(text).unwrap().remove(0);
+    text::parse(text).unwrap().remove(0)
+}
+
+/// A constant may be left out, and what follows it may not.
+#[test]
+fn instructions_that_are_missing_at_the_end_are_refused() {
+    let function = store_of_a_constant();
     for target in [Target::avx2(), Target::neon()] {
         let mut allocation = regalloc::allocate(&function, &target).unwrap();
         checker::check(&function, &allocation, &target).unwrap();
@@ -247,12 +251,7 @@ fn instructions_that_are_missing_at_the_end_are_refused() {
 /// An instruction that stands twice does not make up for one that is missing.
 #[test]
 fn instructions_out_of_order_are_refused() {
-    let text = "function f (parallel 1, 2 gpr, 0 vector registers, 0 scratch bytes) {
-        r0 = argument 0
-        r1 = 5
-        store i64 r1, [r0]
-    }";
-    let function = text::parse(text).unwrap().remove(0);
+    let function = store_of_a_constant();
     for target in [Target::avx2(), Target::neon()] {
         let mut allocation = regalloc::allocate(&function, &target).unwrap();
         let place = |allocation: &Allocation, number: u32| {

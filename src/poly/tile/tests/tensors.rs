@@ -12,6 +12,7 @@ use crate::poly::normalize::half_sums::with_half_sums;
 use crate::poly::packing::PackedDim;
 use crate::poly::samples::{define, mul, tensor, v};
 use crate::poly::statement::{Program, Role};
+use crate::poly::tile::report::PhaseReport;
 use crate::runtime::{DType, Tensor};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -355,28 +356,29 @@ fn summands_of_several_operands_in_lanes_are_computed_without() {
     }
 }
 
+/// A product of f16 with both operands given, summed in f16, and the phase of its sums.
+fn product_in_halves(m: i64, n: i64, k: i64) -> (CompiledKernel, PhaseReport) {
+    let target = Target::by_name("x86-64-avx512-vnni+avx512fp16").unwrap().with_instructions(rows());
+    let p = product_in(m, n, k, [DType::F16; 2], DType::F32, Role::Input);
+    let (halves, count) = with_half_sums(&p).unwrap();
+    assert_eq!(count, 1);
+    let compiled = compile_stages(&halves, "product", &target);
+    let sums = compiled.tiled.report.phases.iter().find(|p| p.instruction.as_deref() == Some("vfmadd231ph"));
+    let sums = sums.expect("a phase of its sums").clone();
+    (compiled, sums)
+}
+
 /// The blocks of terms of sums in f16 have a loop inside of the block in registers: all of them are read before the next block.
 #[test]
 fn an_operand_whose_rows_lie_apart_is_packed_for_sums_in_halves() {
-    let target = Target::by_name("x86-64-avx512-vnni+avx512fp16").unwrap().with_instructions(rows());
-    let p = product_in(1024, 1024, 1024, [DType::F16; 2], DType::F32, Role::Input);
-    let (halves, count) = with_half_sums(&p).unwrap();
-    let compiled = compile_stages(&halves, "product", &target);
-    let report = &compiled.tiled.report;
-    assert_eq!(count, 1);
-    let phase =
-        report.phases.iter().find(|p| p.instruction.as_deref() == Some("vfmadd231ph")).expect("a phase of its sums");
+    let (compiled, sums) = product_in_halves(1024, 1024, 1024);
     let packed = compiled.tiled.packings.iter().map(|p| p.access.buffer).collect::<Vec<_>>();
-    assert_eq!(packed, [BufferId(1)], "{}: {report}", phase.block);
+    assert_eq!(packed, [BufferId(1)], "{}: {}", sums.block, compiled.tiled.report);
 }
 
 /// A product of few rows has a choice of blocks without any loop around them, which one thread would run alone.
 #[test]
 fn blocks_of_sums_in_halves_leave_loops_for_threads() {
-    let target = Target::by_name("x86-64-avx512-vnni+avx512fp16").unwrap().with_instructions(rows());
-    let p = product_in(49, 512, 4608, [DType::F16; 2], DType::F32, Role::Input);
-    let (halves, _) = with_half_sums(&p).unwrap();
-    let compiled = compile_stages(&halves, "product", &target);
-    let sums = compiled.tiled.report.phases.iter().find(|p| p.instruction.as_deref() == Some("vfmadd231ph"));
-    assert!(sums.is_some_and(|p| p.parallel), "{}", compiled.tiled.report);
+    let (compiled, sums) = product_in_halves(49, 512, 4608);
+    assert!(sums.parallel, "{}", compiled.tiled.report);
 }
