@@ -70,6 +70,15 @@ impl Lane {
         matches!(self, Lane::F32 | Lane::F64)
     }
 
+    /// Operations of a product in such lanes, as Fog's tables (Instruction tables, 2022) have them for Intel's cores.
+    pub fn product_operations(self) -> f64 {
+        match self {
+            Lane::I32 => 2.0,
+            Lane::I64 => 3.0,
+            _ => 1.0,
+        }
+    }
+
     /// Returns true if comparisons and extremes take the lanes as numbers without a sign.
     pub fn is_unsigned(self) -> bool {
         matches!(self, Lane::U16 | Lane::U8)

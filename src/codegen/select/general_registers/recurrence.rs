@@ -7,7 +7,7 @@
 use super::forms::Forms;
 use crate::codegen::vcode::lanes::Lanes;
 use crate::codegen::vcode::operands::Class;
-use crate::codegen::vcode::{Function, Inst, Lane, ShiftOp, VBinary, VType};
+use crate::codegen::vcode::{Function, Inst, ShiftOp, VBinary};
 use crate::codegen::{Isa, Target};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
@@ -183,13 +183,11 @@ fn operations(
     }
 }
 
-/// Operations of an instruction on vectors of x86-64, as Fog's tables (Instruction tables, 2022) have them for Intel's cores: products of
-/// integers of 32 bits are two, of 64 bits three.
+/// Operations of an instruction on vectors of x86-64.
 fn steps(inst: &Inst) -> f64 {
     match inst {
         Inst::VConst { .. } | Inst::VCopy { .. } => 0.0,
-        Inst::VBinary { op: VBinary::Mul, ty: VType { lane: Lane::I64, .. }, .. } => 3.0,
-        Inst::VBinary { op: VBinary::Mul, ty: VType { lane: Lane::I32, .. }, .. } => 2.0,
+        Inst::VBinary { op: VBinary::Mul, ty, .. } => ty.lane.product_operations(),
         _ => 1.0,
     }
 }

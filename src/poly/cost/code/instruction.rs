@@ -179,12 +179,8 @@ impl Ports {
                 }
                 cycles
             }
-            Inst::VBinary { op: VBinary::Mul, .. } if !ty.lane.is_float() && ty.lane.bytes() >= 4 => {
-                multiply(1.0) + one
-            }
-            Inst::VBinary { op: VBinary::Mul | VBinary::MulHigh | VBinary::MulPairs | VBinary::Scale, .. } => {
-                multiply(1.0)
-            }
+            Inst::VBinary { op: VBinary::Mul, .. } => multiply(1.0) + (ty.lane.product_operations() - 1.0) * one,
+            Inst::VBinary { op: VBinary::MulHigh | VBinary::MulPairs | VBinary::Scale, .. } => multiply(1.0),
             Inst::VZip { .. } => {
                 self.permutations += share.max(0.5);
                 one
