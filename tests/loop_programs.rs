@@ -348,6 +348,70 @@ fn integer_expressions_of_indices_are_subscripts() {
     assert_eq!(found[0].to_vec::<f32>(), expected);
 }
 
+/// Branches on data, as plain Rust runs them.
+#[test]
+fn conditions_on_data_choose_values() {
+    let n = 61;
+    let y: Vec<i64> = (0..n).map(|i| i * i % 23 - 9).collect();
+    let kinds: Vec<i64> = y
+        .iter()
+        .map(|&v| {
+            if v > 3 {
+                v
+            } else if v < -3 {
+                -v
+            } else {
+                100
+            }
+        })
+        .collect();
+    let counts = vec![y.iter().filter(|&&v| v > 0).count() as i64, y.iter().filter(|&&v| v > 0 && v % 2 == 0).sum()];
+    let (mut best, mut at, mut found) = (y[0], 0, vec![]);
+    for i in 0..n {
+        if y[i as usize] >= best {
+            (best, at) = (y[i as usize], i);
+        } else {
+            at -= 1;
+        }
+        found.push(best * 1000 + at);
+    }
+    let mut bubbles = y.clone();
+    for i in (0..3).flat_map(|_| 0..n as usize - 1) {
+        if bubbles[i] > bubbles[i + 1] {
+            bubbles.swap(i, i + 1);
+        }
+    }
+    let alternating: Vec<i64> = (0..n).map(|i| if i % 2 == 1 && i > 5 { y[i as usize - 6] } else { 7 }).collect();
+    let mut bins = vec![0; 5];
+    y.iter().filter(|v| **v >= 0).for_each(|v| bins[*v as usize % 5] += 1);
+    for (body, expected) in [
+        ("for i in 0..N if y[i] > 3 x[i] = y[i] else if y[i] < -3 x[i] = -y[i] else x[i] = 100", kinds),
+        ("x[0] = 0 x[1] = 0 for i in 0..N if y[i] > 0 { x[0] += 1  if y[i] % 2 == 0 x[1] += y[i] }", counts),
+        (
+            "best = y[0] at = 0 for i in 0..N { if y[i] >= best { best = y[i] at = i } else { at -= 1 } x[i] = 1000 * best + at }",
+            found,
+        ),
+        ("for i in 0..N if i % 2 == 1 && i > 5 x[i] = y[i - 6] else x[i] = 7", alternating),
+        ("for k in 0..5 x[k] = 0 for i in 0..N if y[i] >= 0 x[y[i] % 5] += 1", bins),
+        // branches of several statements and a loop, under a condition that they change
+        (
+            "for i in 0..N x[i] = y[i] for t in 0..3 for i in 0..N-1 if x[i] > x[i + 1] { best = x[i] x[i] = x[i + 1] for j in i+1..i+2 x[j] = best }",
+            bubbles,
+        ),
+    ] {
+        let text =
+            format!("loop p(N = {n}) {{ in i64 y[N]\n inout i64 x[N]\n temp i64 best, at\n best = 0 at = 0 {body} }}");
+        let program = model(&text);
+        let module = Arc::new(program.compile_module(&Options::default()).unwrap_or_else(|e| panic!("{e}")).0);
+        for threads in [1, 2] {
+            let given = [Tensor::new(&[n], &y), Tensor::new(&[n], &vec![0i64; n as usize])];
+            let run = [("y", &given[0]), ("x", &given[1])];
+            let found = Session::new(module.clone(), threads).unwrap().run(&run).unwrap();
+            assert_eq!(found[0].to_vec::<i64>()[..expected.len()], expected, "{body}");
+        }
+    }
+}
+
 fn model(text: &str) -> Model {
     let file = language::parse("p.tile", text).unwrap_or_else(|e| panic!("{e}"));
     Model::from_program(file, None, None).unwrap()

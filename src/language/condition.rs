@@ -51,6 +51,17 @@ pub fn pieces(scope: &Scope, e: &Expr, truth: bool) -> Checked<Vec<Conjunction>>
     Ok(conjunctions)
 }
 
+/// Returns true if `e` joins comparisons of affine forms: [`pieces`] divides no other condition.
+pub fn is_affine(scope: &Scope, e: &Expr) -> Checked<bool> {
+    Ok(match &e.kind {
+        Kind::Bool(_) => true,
+        Kind::Not(a) => is_affine(scope, a)?,
+        Kind::Binary(Operator::And | Operator::Or, a, b) => is_affine(scope, a)? && is_affine(scope, b)?,
+        Kind::Binary(Operator::Compare(_), a, b) => scope.affine(a)?.is_some() && scope.affine(b)?.is_some(),
+        _ => false,
+    })
+}
+
 /// Forms that are ≥ 0 wherever `e` = `truth`: those of its parts that compare affine forms. A part from data, or one that is
 /// a disjunction, gives none.
 pub fn facts(scope: &Scope, e: &Expr, truth: bool) -> Vec<Affine> {

@@ -13,6 +13,7 @@ pub mod def;
 pub mod environment;
 pub mod file;
 pub mod hints;
+pub mod if_conversion;
 pub mod instruction;
 pub mod lexer;
 pub mod loops;

@@ -218,7 +218,7 @@ pub enum Statement {
     },
     /// `if condition { … } else { … }`.
     If {
-        /// Condition, affine in the indices.
+        /// Condition. One that is not affine in the indices selects between values.
         condition: Expr,
         /// Statements where it holds.
         body: Vec<Statement>,

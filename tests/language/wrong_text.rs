@@ -303,9 +303,9 @@ fn ranges_and_bounds() {
         "A",
     );
     says(
-        "loop f(N) { f64 A[N] for i in 0..N if A[i] > 2 A[i] = 1 }",
-        "the condition `A[i] > 2` depends on data: choose",
-        "A[i] > 2",
+        "def f(f32(N) A) -> (Y) { Y(i) = A(i) where i in 0..N, A(i) > 2 }",
+        "the condition `A(i) > 2` depends on data: choose",
+        "A(i) > 2",
     );
     says("loop f(N) { i64 A[N], B[N] for i in 0..A[0] B[i] = 1 }", "the bound `A[0]` depends on data", "A[0]");
     says(

@@ -1,0 +1,397 @@
+//! If-conversion: statements under a condition that is not affine become assignments of selected values.
+//!
+//! In: the statements of a loop program. Out: statements whose conditions are all affine. `if c x = v` is
+//! `x = select(c, v, x)`, and an update takes the neutral element of its operation where `c` does not hold, so that it remains
+//! a reduction. Two branches that assign to the same elements in the same order become one list of selections. A condition
+//! whose arrays the branches write is kept in a temporary of its own, which is assigned before them. Affine parts of a
+//! conjunction or a disjunction remain conditions. Source: J. R. Allen, K. Kennedy, C. Porterfield, J. Warren, *Conversion of
+//! control dependence to data dependence*, POPL 1983.
+
+use super::condition;
+use super::scope::plain;
+use super::source::{Checked, Diagnostic};
+use super::syntax::{Access as Use, Array, Assign, Assignment, Body, Combine, Program, Statement};
+use crate::expr::scalar::Value;
+use crate::expr::syntax::{Expr as Text, Function, Kind, Name, Operator, Style};
+use crate::expr::{BinaryOp, Scalar};
+use crate::language::environment::Scope;
+use crate::poly::statement::TensorDecl;
+use crate::runtime::DType;
+use std::collections::BTreeMap;
+
+/// Most statements after conversion: conditions with affine parts and others double what stands behind `else`.
+const STATEMENTS: usize = 2000;
+
+/// The program with affine conditions alone; its new temporaries are the last of its arrays.
+///
+/// # Errors
+/// `Invalid` where a condition names what is not defined, `Unsupported` for more than [`STATEMENTS`].
+pub fn convert(program: &Program, sizes: &BTreeMap<String, i64>, known: &[TensorDecl]) -> Checked<Program> {
+    let mut out = program.clone();
+    if let Body::Loop { arrays, statements, .. } = &mut out.body {
+        let mut conversion = Conversion { sizes, known, indices: vec![], used: vec![], conditions: vec![] };
+        names(statements, &mut conversion.used);
+        *statements = conversion.block(statements)?;
+        arrays.extend(conversion.conditions);
+    }
+    Ok(out)
+}
+
+/// The indices of loops.
+fn names(statements: &[Statement], out: &mut Vec<String>) {
+    for s in statements {
+        match s {
+            Statement::For { index, body, .. } => {
+                out.push(index.text.clone());
+                names(body, out);
+            }
+            Statement::If { body, otherwise, .. } => {
+                names(body, out);
+                names(otherwise, out);
+            }
+            Statement::Assign(_) => {}
+        }
+    }
+}
+
+struct Conversion<'a> {
+    sizes: &'a BTreeMap<String, i64>,
+    known: &'a [TensorDecl],
+    /// Indices of the loops around the statement.
+    indices: Vec<String>,
+    /// Indices of all loops.
+    used: Vec<String>,
+    /// Temporaries that conditions are kept in.
+    conditions: Vec<Array>,
+}
+
+impl Conversion<'_> {
+    fn block(&mut self, statements: &[Statement]) -> Checked<Vec<Statement>> {
+        let mut out = vec![];
+        for s in statements {
+            match s {
+                Statement::For { index, range, step, body } => {
+                    self.indices.push(index.text.clone());
+                    let body = self.block(body);
+                    self.indices.pop();
+                    out.push(Statement::For { index: index.clone(), range: range.clone(), step: *step, body: body? });
+                }
+                Statement::If { condition, body, otherwise } => {
+                    let (body, otherwise) = (self.block(body)?, self.block(otherwise)?);
+                    out.extend(self.branches(condition, body, otherwise)?);
+                }
+                Statement::Assign(_) => out.push(s.clone()),
+            }
+        }
+        Ok(out)
+    }
+
+    fn is_affine(&self, condition: &Text) -> Checked<bool> {
+        condition::is_affine(&Scope::new(self.sizes, &self.indices, self.known, &plain, Style::Square), condition)
+    }
+
+    /// Converted branches under a condition.
+    fn branches(
+        &mut self,
+        condition: &Text,
+        body: Vec<Statement>,
+        otherwise: Vec<Statement>,
+    ) -> Checked<Vec<Statement>> {
+        if self.is_affine(condition)? {
+            return Ok(vec![Statement::If { condition: condition.clone(), body, otherwise }]);
+        }
+        if let Kind::Not(a) = &condition.kind {
+            return self.branches(a, otherwise, body);
+        }
+        if let Kind::Binary(operator @ (Operator::And | Operator::Or), ..) = condition.kind {
+            let (mut affine, mut rest) = (None, None);
+            for part in operands(condition, operator) {
+                let joined = if self.is_affine(part)? { &mut affine } else { &mut rest };
+                *joined = Some(match joined.take() {
+                    None => part.clone(),
+                    Some(before) => binary(operator, before, part.clone()),
+                });
+            }
+            if let (Some(affine), Some(rest)) = (affine, rest) {
+                let (body, otherwise) = match operator {
+                    Operator::And => (self.branches(&rest, body, otherwise.clone())?, otherwise),
+                    _ => (body.clone(), self.branches(&rest, body, otherwise)?),
+                };
+                if number(&body) + number(&otherwise) > STATEMENTS {
+                    let message = format!("conditions that make more than {STATEMENTS} statements");
+                    return Err(Diagnostic::unsupported(condition.span, message));
+                }
+                return Ok(vec![Statement::If { condition: affine, body, otherwise }]);
+            }
+        }
+        Ok(self.selected(condition, body, otherwise))
+    }
+
+    /// Branches under a condition that is not affine.
+    fn selected(&mut self, condition: &Text, body: Vec<Statement>, otherwise: Vec<Statement>) -> Vec<Statement> {
+        let pairs = paired(&body, &otherwise);
+        let several = match &pairs {
+            Some(pairs) => pairs.len() > 1,
+            None => !matches!((&body[..], &otherwise[..]), ([Statement::Assign(_)], []) | ([], [Statement::Assign(_)])),
+        };
+        let (mut out, mut condition) = (vec![], condition.clone());
+        if several && [&body, &otherwise].iter().any(|block| writes_of(block, &condition)) {
+            let name = self.temporary(&condition);
+            let value =
+                std::mem::replace(&mut condition, Text { kind: Kind::Name(name.text.clone()), span: name.span });
+            let span = value.span;
+            let keeps = Assignment { label: None, target: name, subscripts: vec![], assign: Assign::Set, value, span };
+            out.push(Statement::Assign(keeps));
+        }
+        if let Some(pairs) = pairs {
+            out.extend(pairs.into_iter().map(|(a, b)| {
+                let value = select(&condition, a.value.clone(), b.value.clone());
+                Statement::Assign(Assignment { value, ..a.clone() })
+            }));
+            return out;
+        }
+        let negated = Text { kind: Kind::Not(Box::new(condition.clone())), span: condition.span };
+        out.extend(body.into_iter().map(|s| self.under(&condition, s)));
+        out.extend(otherwise.into_iter().map(|s| self.under(&negated, s)));
+        out
+    }
+
+    /// A new temporary for a condition.
+    fn temporary(&mut self, condition: &Text) -> Name {
+        let taken = |name: &str| {
+            self.known.iter().any(|a| a.name == name)
+                || self.conditions.iter().any(|a| *a.name == *name)
+                || self.used.iter().any(|i| i == name)
+                || self.sizes.contains_key(name)
+        };
+        let name = (1..).map(|n| format!("condition_{n}")).find(|name| !taken(name)).unwrap_or_default();
+        let name = Name { text: name, span: condition.span };
+        self.conditions.push(Array {
+            access: Some(Use::Temporary),
+            dtype: DType::Bool,
+            name: name.clone(),
+            shape: vec![],
+        });
+        name
+    }
+
+    /// A converted statement where `condition` holds.
+    fn under(&self, condition: &Text, s: Statement) -> Statement {
+        let all = |block: Vec<Statement>| block.into_iter().map(|s| self.under(condition, s)).collect();
+        match s {
+            Statement::For { index, range, step, body } => Statement::For { index, range, step, body: all(body) },
+            Statement::If { condition: affine, body, otherwise } => {
+                Statement::If { condition: affine, body: all(body), otherwise: all(otherwise) }
+            }
+            Statement::Assign(a) => Statement::Assign(self.assign_under(condition, a)),
+        }
+    }
+
+    fn assign_under(&self, condition: &Text, mut a: Assignment) -> Assignment {
+        if self.conditions.iter().any(|c| c.name == a.target) {
+            // a condition within a branch
+            a.value = binary(Operator::And, condition.clone(), a.value);
+            return a;
+        }
+        let element = match a.subscripts.is_empty() {
+            true => Kind::Name(a.target.text.clone()),
+            false => Kind::Element(a.target.clone(), a.subscripts.clone()),
+        };
+        let element = Text { kind: element, span: a.target.span };
+        if let (Assign::Set, Kind::Call(Function::Binary(op @ (BinaryOp::Min | BinaryOp::Max)), o)) =
+            (a.assign, &a.value.kind)
+            && let Some(e) = [(0, 1), (1, 0)].into_iter().find(|&(x, _)| o[x] == element).map(|(_, e)| o[e].clone())
+        {
+            // `x = max(x, e)` is `x max= e`
+            a.assign = Assign::Update(if *op == BinaryOp::Min { Combine::Min } else { Combine::Max });
+            a.value = e;
+        }
+        let neutral = match a.assign {
+            Assign::Set | Assign::Reduce(_) => None,
+            Assign::Update(combine) => self.neutral(combine, &a.target),
+        };
+        match (neutral, a.assign) {
+            (Some(neutral), _) => a.value = select(condition, a.value, Text { kind: neutral, span: a.span }),
+            (None, Assign::Update(combine @ (Combine::Min | Combine::Max))) => {
+                let op = if combine == Combine::Min { BinaryOp::Min } else { BinaryOp::Max };
+                let updated = Kind::Call(Function::Binary(op), vec![element.clone(), a.value]);
+                a.value = select(condition, Text { kind: updated, span: a.span }, element);
+                a.assign = Assign::Set;
+            }
+            _ => a.value = select(condition, a.value, element),
+        }
+        a
+    }
+
+    /// The value that leaves an element as it is. Of a sum of floats it is -0, since 0 added to -0 is 0.
+    fn neutral(&self, combine: Combine, target: &Name) -> Option<Kind> {
+        let dtype = self.known.iter().find(|a| a.name == target.text)?.dtype;
+        let op = match combine {
+            Combine::Sub => return Some(Kind::Integer(0)),
+            Combine::Div => return Some(Kind::Integer(1)),
+            Combine::Add if dtype.is_float() => return Some(Kind::Real(-0.0)),
+            Combine::Add => BinaryOp::Add,
+            Combine::Mul => BinaryOp::Mul,
+            Combine::Min => BinaryOp::Min,
+            Combine::Max => BinaryOp::Max,
+        };
+        let value = Value::from(Scalar::neutral(op, dtype).ok()?);
+        if dtype.is_float() {
+            return Some(Kind::Real(value.as_f64()));
+        }
+        let number = value.as_i64();
+        (Value::from_i64(dtype, number).as_f64() == number as f64 && (dtype != DType::U64 || number >= 0))
+            .then_some(Kind::Integer(number))
+    }
+}
+
+/// How many assignments there are.
+fn number(statements: &[Statement]) -> usize {
+    let of = |s: &Statement| match s {
+        Statement::For { body, .. } => number(body),
+        Statement::If { body, otherwise, .. } => number(body) + number(otherwise),
+        Statement::Assign(_) => 1,
+    };
+    statements.iter().map(of).sum()
+}
+
+/// Operands of a chain of one operator, from left to right.
+fn operands(e: &Text, operator: Operator) -> Vec<&Text> {
+    match &e.kind {
+        Kind::Binary(of, a, b) if *of == operator => [operands(a, operator), operands(b, operator)].concat(),
+        _ => vec![e],
+    }
+}
+
+/// The assignments of two branches that replace the same elements in the same order.
+fn paired<'s>(a: &'s [Statement], b: &'s [Statement]) -> Option<Vec<(&'s Assignment, &'s Assignment)>> {
+    let pair = |(a, b): (&'s Statement, &'s Statement)| match (a, b) {
+        (Statement::Assign(a), Statement::Assign(b)) => {
+            (a.assign == Assign::Set && b.assign == Assign::Set && a.target == b.target && a.subscripts == b.subscripts)
+                .then_some((a, b))
+        }
+        _ => None,
+    };
+    (a.len() == b.len()).then(|| a.iter().zip(b).map(pair).collect()).flatten()
+}
+
+/// Returns true if `statements` write an array that `e` reads.
+fn writes_of(statements: &[Statement], e: &Text) -> bool {
+    statements.iter().any(|s| match s {
+        Statement::For { body, .. } => writes_of(body, e),
+        Statement::If { body, otherwise, .. } => writes_of(body, e) || writes_of(otherwise, e),
+        Statement::Assign(a) => {
+            let mut reads = false;
+            e.visit(&mut |e| {
+                reads |= match &e.kind {
+                    Kind::Element(name, _) => *name == a.target,
+                    Kind::Name(name) => *name == a.target.text,
+                    _ => false,
+                }
+            });
+            reads
+        }
+    })
+}
+
+fn binary(operator: Operator, a: Text, b: Text) -> Text {
+    let span = a.span.to(b.span);
+    Text { kind: Kind::Binary(operator, Box::new(a), Box::new(b)), span }
+}
+
+fn select(condition: &Text, a: Text, b: Text) -> Text {
+    let span = a.span;
+    Text { kind: Kind::Call(Function::Select, vec![condition.clone(), a, b]), span }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::convert;
+    use crate::language::loops::arrays;
+    use crate::language::syntax::File;
+
+    const ARRAYS: &str =
+        "in f32 x[N]  in i32 k[N]  inout f32 y[N]  inout f32 best, second  inout i64 at  inout u64 least";
+
+    /// Converted statements, in one line.
+    fn converted(statements: &str) -> String {
+        let text = format!("loop p(N = 8) {{ {ARRAYS} {statements} }}");
+        let file = crate::language::parse("p.tile", &text).unwrap_or_else(|e| panic!("{e}"));
+        let sizes =
+            file.programs[0].bind(&Default::default(), None).unwrap_or_else(|e| panic!("{}", file.source.error(e)));
+        let convert = || convert(&file.programs[0], &sizes, &arrays(&file.programs[0], &sizes)?);
+        let program = convert().unwrap_or_else(|e| panic!("{}", file.source.error(e)));
+        let out = File { programs: vec![program], ..File::default() }.to_string();
+        let body = out.split_once("u64 least").expect("the arrays").1;
+        body.split_whitespace().collect::<Vec<_>>().join(" ").trim_end_matches(" }").to_string()
+    }
+
+    fn is(statements: &str, expected: &str) {
+        assert_eq!(converted(statements), converted(expected), "{statements}");
+    }
+
+    #[test]
+    fn assignments_select_and_updates_take_the_neutral_element() {
+        is("for i in 0..N if x[i] > 0 y[i] = 1", "for i in 0..N y[i] = select(x[i] > 0, 1, y[i])");
+        is("for i in 0..N if k[i] > 0 at += 2", "for i in 0..N at += select(k[i] > 0, 2, 0)");
+        is("for i in 0..N if k[i] > 0 best -= 2", "for i in 0..N best -= select(k[i] > 0, 2, 0)");
+        is("for i in 0..N if k[i] > 0 best *= x[i]", "for i in 0..N best *= select(k[i] > 0, x[i], 1.0)");
+        is("for i in 0..N if k[i] > 0 best = max(best, x[i])", "for i in 0..N best max= select(k[i] > 0, x[i], -inf)");
+        // the greatest u64 is no literal
+        is("for i in 0..N if k[i] > 0 least min= 3", "for i in 0..N least = select(k[i] > 0, min(least, 3), least)");
+        assert!(converted("for i in 0..N if k[i] > 0 best += x[i]").ends_with("best += select(k[i] > 0, x[i], -0.0)"));
+    }
+
+    #[test]
+    fn two_branches_of_the_same_elements_are_one_list() {
+        is(
+            "for i in 0..N if x[i] > 0 y[i] = 1 else if k[i] > 0 y[i] = 2 else y[i] = 3",
+            "for i in 0..N y[i] = select(x[i] > 0, 1, select(k[i] > 0, 2, 3))",
+        );
+        is(
+            "for i in 0..N if x[i] > 0 y[i] = 1 else best = 2",
+            "for i in 0..N { y[i] = select(x[i] > 0, 1, y[i])  best = select(!(x[i] > 0), 2, best) }",
+        );
+    }
+
+    #[test]
+    fn what_is_affine_stays_a_condition() {
+        is("for i in 0..N if i > 2 y[i] = 1", "for i in 0..N if i > 2 y[i] = 1");
+        is(
+            "for i in 0..N if x[i] > 0 && i > 2 && k[i] > 1 y[i] = 1 else y[i] = 2",
+            "for i in 0..N if i > 2 y[i] = select(x[i] > 0 && k[i] > 1, 1, 2) else y[i] = 2",
+        );
+        is(
+            "for i in 0..N if !(i > 2 || x[i] > 0) y[i] = 1",
+            "for i in 0..N if i > 2 {} else y[i] = select(!(x[i] > 0), 1, y[i])",
+        );
+        is("for i in 0..N if i % 2 == 0 y[i] = 1", "for i in 0..N y[i] = select(i % 2 == 0, 1, y[i])");
+    }
+
+    #[test]
+    fn chains_that_double_are_refused() {
+        let chain = |n: usize| {
+            let tests: String = (0..n).map(|v| format!("if i > {v} && k[i] == {v} y[{v}] = 1 else ")).collect();
+            crate::language::parse("p.tile", &format!("loop p(N = 64) {{ {ARRAYS} for i in 0..N {tests} best = 0 }}"))
+                .and_then(|file| file.lower(&file.programs[0], &Default::default(), None).map(|_| ()))
+        };
+        assert!(chain(4).is_ok());
+        let message = chain(40).expect_err("2^40 statements").to_string();
+        assert!(message.contains("more than 2000 statements"), "{message}");
+    }
+
+    #[test]
+    fn a_condition_that_the_branches_change_is_kept() {
+        // a statement alone reads it first
+        is("for i in 0..N if y[i] > 1 y[i] = 1", "for i in 0..N y[i] = select(y[i] > 1, 1, y[i])");
+        let kept = "temp bool condition_1 for i in 0..N { condition_1 = x[i] > best \
+                    best = select(condition_1, x[i], best) at = select(condition_1, i, at)";
+        assert_eq!(converted("for i in 0..N if x[i] > best { best = x[i]  at = i }"), kept);
+        // within another branch it holds where both do
+        let nested = converted("for i in 0..N if k[i] > 0 { if x[i] > best { second = best  best = x[i] } }");
+        assert!(nested.contains("condition_1 = k[i] > 0 && x[i] > best"), "{nested}");
+        // and a loop changes it for its next iteration
+        let looped = converted("for i in 0..N if best > 1 for j in 0..N best -= x[j]");
+        assert!(looped.contains("condition_1 = best > 1"), "{looped}");
+    }
+}
