@@ -26,15 +26,15 @@ use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt, row
 use crate::expr::Bound;
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};
-use crate::poly::analysis::constant_factor;
+use crate::poly::analysis::{constant_factor, conversion};
 use crate::poly::lower::state::{Argument, Lowering, Mode, Placed, Site, Subtree};
-use crate::poly::packing::Pack;
+use crate::poly::packing::{Pack, Packing};
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, TimeDimension, parts_of};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::statement::{Role, StatementId};
 use crate::poly::tile::report::{Tiled, TilingReport};
-use crate::runtime::{Error, Result};
+use crate::runtime::{DType, Error, Result};
 
 /// One compiled group before code generation.
 #[derive(Clone, Debug)]
@@ -130,14 +130,7 @@ impl<'a> Lowering<'a> {
         Ok(l)
     }
 
-    fn argument(
-        &mut self,
-        name: &str,
-        dtype: crate::runtime::DType,
-        shape: &[i64],
-        written: bool,
-        argument: Argument,
-    ) -> BufferId {
+    fn argument(&mut self, name: &str, dtype: DType, shape: &[i64], written: bool, argument: Argument) -> BufferId {
         let kind = BufferKind::Argument { slot: self.arguments.len() as u32, written };
         self.arguments.push(argument);
         self.nest.buffers.push(Buffer::dense(name, dtype, shape, kind));
@@ -146,10 +139,11 @@ impl<'a> Lowering<'a> {
 
     /// Arguments for the packed operands, and a phase for each one that is not constant.
     fn phase_packs(&mut self) -> Result<()> {
-        let mut written: Vec<(Pack, BufferId)> = vec![];
+        let mut written: Vec<((Pack, DType), BufferId)> = vec![];
         for packing in &self.tiled.packings {
             let pack = packing.pack(self.scop)?;
-            if let Some((_, buffer)) = written.iter().find(|k| k.0 == pack) {
+            let dtype = self.dtype_of_copy(packing).unwrap_or(pack.dtype);
+            if let Some((_, buffer)) = written.iter().find(|k| k.0.0 == pack && k.0.1 == dtype) {
                 self.packed.push(*buffer);
                 continue;
             }
@@ -159,15 +153,27 @@ impl<'a> Lowering<'a> {
             let buffer = if source.role == Role::Constant {
                 self.argument(&name, pack.dtype, &shape, false, Argument::Packed(pack.clone()))
             } else {
-                let argument = Argument::Workspace { bytes: pack.bytes() };
-                let buffer = self.argument(&name, pack.dtype, &shape, true, argument);
+                let bytes = pack.bytes() / pack.dtype.bytes() * dtype.bytes();
+                let buffer = self.argument(&name, dtype, &shape, true, Argument::Workspace { bytes });
                 self.pack_phase(&pack, buffer)?;
                 buffer
             };
-            written.push((pack, buffer));
+            written.push(((pack, dtype), buffer));
             self.packed.push(buffer);
         }
         Ok(())
+    }
+
+    /// The type of the elements of a copy that is made at run time, where its statement converts what it reads and no tensor
+    /// instruction takes it as it is.
+    fn dtype_of_copy(&self, packing: &Packing) -> Option<DType> {
+        let is_instruction =
+            |d: &TimeDimension| matches!(d, TimeDimension::Row(row) if matches!(row.kind, RowKind::Instruction(_)));
+        let constant = self.scop.tensor(packing.access.buffer).role == Role::Constant;
+        if constant || self.tiled.schedule.path(packing.statement).iter().any(is_instruction) {
+            return None;
+        }
+        conversion::converted(self.scop, self.scop.statement(packing.statement), &packing.access)
     }
 
     fn new_var(&mut self, name: &str, range: (i64, i64)) -> Var {
@@ -328,12 +334,20 @@ impl<'a> Lowering<'a> {
         self.tiled.packings.iter().position(|p| p.statement == id && p.access == *access)
     }
 
+    /// Returns true for reads from a copy whose elements have been converted to a type.
+    fn is_converted(&self, id: StatementId, operand: &Expr, to: DType) -> bool {
+        let Expr::Load(access) = operand else { return false };
+        let copy = self.packing_of(id, access).map(|p| self.nest.buffer(self.packed[p]).dtype);
+        copy == Some(to) && self.scop.tensor(access.buffer).dtype != to
+    }
+
     /// A body over loop variables and buffers of the nest.
     fn expression(&self, id: StatementId, body: &Expr, value: &[Affine], site: &Site) -> Result<Expr> {
         let recurse = |e: &Expr| self.expression(id, e, value, site);
         let replace = |v: Var| value[v.0 as usize].clone();
         Ok(match body {
             Expr::Index(a) => Expr::Index(a.substitute(replace)),
+            Expr::Cast(to, operand) if self.is_converted(id, operand, *to) => recurse(operand)?,
             Expr::Load(access) => {
                 if let Some(p) = self.packing_of(id, access) {
                     let subscripts = self.tiled.packings[p].subscripts(value, &self.range())?;

@@ -4,10 +4,11 @@ use crate::codegen::loopnest::row_major;
 use crate::expr::interval::{ceil_div, gcd};
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
-use crate::poly::analysis::constant_factor;
+use crate::poly::analysis::{constant_factor, conversion};
 use crate::poly::schedule::Row;
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, Statement, StatementId};
+use crate::runtime::DType;
 
 /// Size of a page of memory, in bytes.
 const PAGE: i64 = 4096;
@@ -28,6 +29,8 @@ pub struct Reference {
     pub written: bool,
     /// For a factor of the products of a sum with literals: the share of these that are not zero.
     pub nonzero: Option<f64>,
+    /// The type to which a sum converts each element of an operand of 16 bits.
+    pub converted: Option<DType>,
     /// Of a constant that memory has packed: an affine subscript and the elements of a panel along it.
     pub panel: Option<(Affine, i64)>,
 }
@@ -76,6 +79,11 @@ impl Reference {
                 seen.extend(a.terms.iter().map(|t| t.0));
                 fresh && values <= *size
             })
+    }
+
+    /// Bytes of an element of a packed copy: one that is made at run time has converted elements.
+    pub fn packed_bytes(&self) -> i64 {
+        self.converted.filter(|_| !self.constant).map_or(self.bytes, |to| to.bytes() as i64)
     }
 
     /// Bytes of the cache lines that are touched when iterator `i` takes `extent(i)` neighbouring values. Whole rows lie next
@@ -198,7 +206,8 @@ fn reference(scop: &Scop, s: &Statement, tensor: BufferId, index: &[Index], acce
         _ => None,
     });
     let bytes = t.dtype.bytes() as i64;
-    Reference { tensor, bytes, strides, access, subscripts, constant, written, nonzero, panel }
+    let converted = access.as_ref().filter(|_| s.reduce.is_some()).and_then(|a| conversion::converted(scop, s, a));
+    Reference { tensor, bytes, strides, access, subscripts, constant, written, nonzero, converted, panel }
 }
 
 /// The share of the products of a sum that remains where the literals of their factor `access` are known.

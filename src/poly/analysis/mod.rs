@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod constant_factor;
+pub mod conversion;
 pub mod dependence;
 pub mod index_range;
 pub mod lanes;

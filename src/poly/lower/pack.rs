@@ -14,17 +14,19 @@ use crate::runtime::{DType, Error, Result};
 const WORD: usize = 4;
 
 impl Lowering<'_> {
-    /// Loops that write a packed copy: the outer dimensions in parallel, the innermost as vector.
+    /// Loops that write a packed copy, converted to the type of its buffer: the outer dimensions in parallel, the innermost as vector.
     pub(super) fn pack_phase(&mut self, pack: &Pack, buffer: BufferId) -> Result<()> {
         let source = self.tensors[pack.source.0 as usize]
             .ok_or_else(|| Error::Internal("a temporary is packed before it exists".into()))?;
-        let words = self.is_of_words(pack);
+        let dtype = self.nest.buffer(buffer).dtype;
+        let words = dtype == pack.dtype && self.is_of_words(pack);
         let rank = pack.shape.len() - usize::from(words);
         let vars: Vec<Var> = (0..rank).map(|d| self.new_var(&format!("p{d}"), (0, pack.shape[d] - 1))).collect();
         let element = |term: i64| {
             let replace = |v: Var| vars.get(v.0 as usize).map_or(Affine::constant(term), |&v| Affine::var(v));
             let read = pack.read().substitute(&mut |v| replace(v));
-            read.rewrite_loads(&mut |a| Expr::Load(Access { buffer: source, ..a }))
+            let read = read.rewrite_loads(&mut |a| Expr::Load(Access { buffer: source, ..a }));
+            if dtype == pack.dtype { read } else { Expr::cast(dtype, read) }
         };
         let (buffer, value) = match words {
             false => (buffer, element(0)),

@@ -259,7 +259,8 @@ impl Traffic<'_> {
         if self.packed.contains(&i) {
             let elements: i64 =
                 self.axes.iter().filter(|a| r.depends(a.iterator)).map(|a| extent(a.iterator)).product();
-            return ((elements * r.bytes) as f64, (elements * r.bytes) as f64);
+            let bytes = (elements * r.packed_bytes()) as f64;
+            return (bytes, bytes);
         }
         let bytes = r.footprint(extent, machine.line_bytes as i64);
         (bytes, bytes / r.spread(extent, machine.line_bytes as i64))

@@ -3,7 +3,7 @@
 //! In: the loops around a statement. Out: a [`Packing`] for each operand, in the order of the loops: tiles, reductions,
 //! points, the vector last.
 
-use super::register_block::{Axis, Problem};
+use super::register_block::{Axis, Problem, without_conversions};
 use crate::expr::Var;
 use crate::poly::analysis::access::{Reference, operations, references};
 use crate::poly::packing::{PackedDim, Packing};
@@ -35,7 +35,7 @@ impl Phase<'_> {
     ) -> Problem<'p> {
         Problem {
             statement: self.scop.statement(id),
-            operations: operations(self.scop, id),
+            operations: without_conversions(operations(self.scop, id), references),
             references,
             axes,
             target: self.target,
@@ -86,6 +86,9 @@ impl Phase<'_> {
     /// The packed copy of a read in the order of the loops: tiles, reductions, points, the vector last.
     fn packing(&self, g: &Group, r: &Reference, vector: Var, loops: &[(Var, PackedDim)]) -> Option<Packing> {
         let access = r.access.clone()?;
+        if !r.depends(vector) {
+            return Some(Packing { statement: g.statement, access, dims: in_source_order(r) });
+        }
         let size = g.points.iter().find(|p| p.0 == vector)?.1;
         let mut dims = vec![];
         if !loops.iter().any(|l| l.0 == vector) {
@@ -101,4 +104,12 @@ impl Phase<'_> {
         let all = self.scop.statement(g.statement).vars().all(|v| !r.depends(v) || dims.iter().any(|d| d.0 == v));
         all.then_some(Packing { statement: g.statement, access, dims })
     }
+}
+
+/// The iterators of a read, the longest strides outermost: the order of its elements in memory.
+fn in_source_order(r: &Reference) -> Vec<(Var, PackedDim)> {
+    let strides = (0..).map(Var).zip(&r.strides).filter_map(|(v, stride)| Some((v, stride.filter(|s| *s != 0)?.abs())));
+    let mut strides: Vec<(Var, i64)> = strides.collect();
+    strides.sort_by_key(|(_, stride)| -stride);
+    strides.into_iter().map(|(v, _)| (v, PackedDim::Whole)).collect()
 }

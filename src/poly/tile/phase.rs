@@ -2,7 +2,7 @@
 
 use super::cache::{TileLoop, Traffic};
 use super::operands::Group;
-use super::register_block::{Axis, Block, Problem};
+use super::register_block::{Axis, Block, Problem, without_conversions};
 use crate::expr::BufferId;
 use crate::expr::interval::ceil_div;
 use crate::expr::{Affine, Var};
@@ -62,7 +62,7 @@ impl Phase<'_> {
         let grouped = self.grouped(dominant, &refs, &only, &inside);
         let problem = Problem {
             statement: s,
-            operations: operations(self.scop, dominant),
+            operations: without_conversions(operations(self.scop, dominant), &refs),
             references: &refs,
             axes: &only,
             target: self.target,
@@ -171,12 +171,13 @@ impl Phase<'_> {
         let terms = block.terms_along(axes);
         let divisible: Vec<Var> =
             axes.iter().zip(&terms).filter(|(a, n)| cut(a) && 8 % **n == 0).map(|(a, _)| a.iterator).collect();
+        let (references, panels) = problem.references_of(&block);
         let traffic = Traffic {
             uneven: &uneven,
-            references: problem.references,
+            references: &references,
             held: self.held,
             constants: self.constants,
-            packed: &block.packed,
+            packed: &panels,
             axes,
             target: self.target,
             block: &|v| points(v),

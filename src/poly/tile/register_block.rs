@@ -22,6 +22,7 @@ use crate::expr::interval::{ceil_div, gcd};
 use crate::poly::analysis::access::{Along, Reference};
 use crate::poly::instruction::group::Grouped;
 use crate::poly::statement::Statement;
+use std::borrow::Cow;
 
 /// An iterator of the dominant statement that has a loop of its own.
 #[derive(Clone, PartialEq, Debug)]
@@ -78,6 +79,11 @@ pub struct Problem<'a> {
 
 /// Largest ratio of a candidate block's cycles to those of the best one. Unmeasured.
 const NEARLY: f64 = 1.12;
+
+/// Vector instructions that a conversion of f16 or bf16 counts for: x86-64 takes two micro-operations, and AArch64 one of twice the
+/// usual time or of half of the units.
+const CONVERSION: f64 = 2.0;
+
 impl Problem<'_> {
     fn lanes(&self) -> i64 {
         self.target.lanes(self.element as usize) as i64
@@ -103,10 +109,13 @@ impl Problem<'_> {
                     let (constants, run_time) = self.packable(v.iterator);
                     let all = [&constants[..], &run_time[..]].concat();
                     let with = if run_time.is_empty() { None } else { self.along_parallel(v, &all, None) };
-                    [self.along_parallel(v, &constants, None), with].map(|block| self.with_panels(v, block?))
+                    let converted = self.convertible(v.iterator);
+                    let all = [&all[..], &converted].concat();
+                    let apart = if converted.is_empty() { None } else { self.along_parallel(v, &all, None) };
+                    [self.along_parallel(v, &constants, None), with, apart].map(|block| self.with_panels(v, block?))
                 }
-                (_, true) => [self.along_reduced(v), None],
-                _ => [None, None],
+                (_, true) => [self.along_reduced(v), None, None],
+                _ => [None, None, None],
             };
             let tensors = if v.parallel { self.along_tensors(v) } else { vec![] };
             for block in blocks.into_iter().flatten().chain(tensors) {
@@ -120,19 +129,37 @@ impl Problem<'_> {
         (std::iter::once(best).chain(near).chain(far).collect(), count)
     }
 
+    /// The references of a block, and those of them that are read from panels. What tensor instructions read is not converted; a
+    /// converted copy of what is the same in all lanes has the order of its source.
+    pub(super) fn references_of(&self, block: &Block) -> (Cow<'_, [Reference]>, Vec<usize>) {
+        let in_panels = |i: &usize| block.vector.is_none_or(|(v, _)| self.references[*i].depends(v));
+        let (panels, others): (Vec<usize>, Vec<usize>) = block.packed.iter().partition(|i| in_panels(i));
+        if self.references.iter().all(|r| r.converted.is_none()) {
+            return (self.references.into(), panels);
+        }
+        let mut references = self.references.to_vec();
+        others.iter().for_each(|&i| references[i].bytes = references[i].packed_bytes());
+        if block.tensor.is_some() {
+            references.iter_mut().for_each(|r| r.converted = None);
+        }
+        (references.into(), panels)
+    }
+
     /// Time to pack the operands of a block that are given at run time, in cycles.
     pub fn copying(&self, block: &Block) -> f64 {
         let machine = &self.target.machine;
         let Some((v, _)) = block.vector else { return 0.0 };
+        let is_tensor = block.tensor.is_some();
         let run_time = block.packed.iter().map(|&i| &self.references[i]).filter(|r| !r.constant);
         let cycles = run_time.map(|r| {
             let depends = self.axes.iter().filter(|a| r.depends(a.iterator));
             let elements: f64 = depends.map(|a| a.extent as f64).product();
-            let bytes = elements * r.bytes as f64;
-            let level = if 2.0 * bytes <= machine.cache_bytes[1] as f64 { 1 } else { 2 };
             // It is read, its place is fetched, and it is written.
+            let written = if is_tensor { r.bytes } else { r.packed_bytes() };
+            let bytes = elements * (r.bytes + 2 * written) as f64 / 3.0;
+            let level = if 2.0 * bytes <= machine.cache_bytes[1] as f64 { 1 } else { 2 };
             let moved = (machine.launch_ns + 3.0 * bytes / machine.bandwidth[level]) * machine.clock_ghz;
-            if r.along(v) == Along::Unit {
+            if r.along(v) == Along::Unit || !r.depends(v) {
                 moved
             } else {
                 moved.max(elements * machine.strided_lane_cycles * machine.store_factor)
@@ -171,6 +198,18 @@ impl Problem<'_> {
             }
         }
         (constants, given)
+    }
+
+    /// Reads of operands given at run time that a copy converts once, whose elements are the same in all lanes when the vector runs
+    /// along `v` and are used often.
+    fn convertible(&self, v: Var) -> Vec<usize> {
+        let is = |r: &Reference| {
+            let others = self.axes.iter().filter(|a| !r.depends(a.iterator)).map(|a| a.extent);
+            let uses = others.fold(1, i64::saturating_mul);
+            let free = r.converted.is_some() && !r.constant && !r.depends(v) && r.packable(self.statement);
+            free && uses >= self.target.machine.pack_reuse
+        };
+        (0..self.references.len()).filter(|&i| is(&self.references[i])).collect()
     }
 
     /// The best block along `v` whose vectors are the panels of a constant that memory has packed, where it reads one. It
@@ -343,8 +382,9 @@ impl Problem<'_> {
         total * outer * masks + (self.elsewhere)(v.iterator)
     }
 
-    /// The number of lines of a read, one for each point of an unrolled axis, that compete for one set of the first cache.
-    fn alias(&self, r: &Reference, points: &[(Var, i64)]) -> i64 {
+    /// The number of lines of a read of elements of so many bytes, one for each point of an unrolled axis, that compete for one set
+    /// of the first cache.
+    fn alias(&self, r: &Reference, bytes: i64, points: &[(Var, i64)]) -> i64 {
         let machine = &self.target.machine;
         let line = machine.line_bytes as i64;
         let sets = (machine.cache_bytes[0] / machine.line_bytes / machine.cache_ways_l1) as i64;
@@ -352,7 +392,7 @@ impl Problem<'_> {
             .iter()
             .filter(|p| p.1 > 1)
             .map(|&(v, m)| {
-                let bytes = r.strides[v.0 as usize].unwrap_or(0).abs() * r.bytes;
+                let bytes = r.strides[v.0 as usize].unwrap_or(0).abs() * bytes;
                 if bytes == 0 || bytes % line != 0 {
                     return 1;
                 }
@@ -407,8 +447,7 @@ impl Problem<'_> {
         let steps: i64 = self.axes.iter().filter(|a| a.reduced).map(|a| a.extent).product();
         let straight = self.is_straight(points);
         let mut work = self.operations * (vectors * rows) as f64;
-        let mut loads = 0.0;
-        let mut streamed = 0.0;
+        let (mut loads, mut conversions, mut streamed) = (0.0, 0.0, 0.0);
         for (i, r) in self.references.iter().enumerate() {
             if r.access.is_none() && reduces {
                 continue;
@@ -418,7 +457,13 @@ impl Problem<'_> {
                 continue;
             }
             let copies: i64 = points[1..].iter().filter(|p| r.depends(p.0)).map(|p| p.1).product();
-            let along = if packed.contains(&i) { Along::Unit } else { r.along(v.iterator) };
+            let is_packed = packed.contains(&i);
+            let along = if is_packed && r.depends(v.iterator) { Along::Unit } else { r.along(v.iterator) };
+            // Vectors, and elements that are the same in all lanes, are converted once for all that reads them.
+            if r.converted.is_some() && (r.constant || !is_packed) {
+                conversions += CONVERSION * (if along == Along::Invariant { copies } else { vectors * copies }) as f64;
+            }
+            let bytes = if is_packed { r.packed_bytes() } else { r.bytes };
             let one = match along {
                 Along::Invariant => 1.0,
                 Along::Unit => vectors as f64,
@@ -431,18 +476,18 @@ impl Problem<'_> {
             };
             loads += one * copies as f64;
             // Rows that evict each other from the first cache come from the second every time.
-            let crowded = self.alias(r, &points[1..]) * 4 > machine.cache_ways_l1 as i64 * 3;
-            if reduces && crowded && !packed.contains(&i) && along == Along::Invariant {
+            let crowded = self.alias(r, bytes, &points[1..]) * 4 > machine.cache_ways_l1 as i64 * 3;
+            if reduces && crowded && along == Along::Invariant {
                 streamed += (copies * machine.line_bytes as i64) as f64 / machine.stream_exposed;
             }
             // A panel that does not stay in the first cache comes from the second in every block.
-            let panel = points[0].1 * copies * steps * r.bytes;
+            let panel = points[0].1 * copies * steps * bytes;
             if along == Along::Unit && reduces && panel * 2 > machine.cache_bytes[0] as i64 {
-                streamed += (points[0].1 * copies * r.bytes) as f64;
+                streamed += (points[0].1 * copies * bytes) as f64;
             }
         }
         let parts = [
-            work / machine.fma_per_cycle as f64,
+            (work + conversions) / machine.fma_per_cycle as f64,
             loads / machine.loads_per_cycle as f64,
             if reduces && !straight { machine.fma_latency as f64 } else { 0.0 },
         ];
@@ -452,4 +497,10 @@ impl Problem<'_> {
             + machine.stream_exposed * streamed * machine.clock_ghz / machine.bandwidth[1]
             + if straight { 0.0 } else { machine.loop_cycles }
     }
+}
+
+/// The vector instructions of an instance, of so many with conversions, when operands are converted once for a block.
+pub(super) fn without_conversions(operations: f64, references: &[Reference]) -> f64 {
+    let conversions = references.iter().filter(|r| r.converted.is_some()).count() as f64;
+    (operations - conversions).max(1.0)
 }

@@ -75,6 +75,7 @@ impl Problem<'_> {
             };
             Reference {
                 bytes: r.bytes * terms,
+                converted: None,
                 strides: r.strides.iter().enumerate().map(stride).collect(),
                 ..r.clone()
             }

@@ -382,3 +382,48 @@ fn blocks_of_sums_in_halves_leave_loops_for_threads() {
     let (compiled, sums) = product_in_halves(49, 512, 4608);
     assert!(sums.parallel, "{}", compiled.tiled.report);
 }
+
+/// The types of the packed copies of a kernel.
+fn copies(compiled: &CompiledKernel) -> Vec<DType> {
+    compiled.kernel.nest.buffers.iter().filter(|b| b.name.ends_with("_packed")).map(|b| b.dtype).collect()
+}
+
+/// The elements of operands of 16 bits whose sums are in f32 are converted once, in the copies of both, not once for each block.
+#[test]
+fn operands_of_halves_are_converted_in_their_copies() {
+    let product = |size, dtype| product_in(size, size, size, [dtype; 2], DType::F32, Role::Input);
+    for dtype in [DType::F16, DType::BF16] {
+        for target in [Target::avx512(), Target::avx2(), Target::neon()] {
+            let compiled = compile_stages(&product(512, dtype), "product", &target);
+            assert_eq!(copies(&compiled), [DType::F32; 2], "{dtype:?}: {}", compiled.kernel.nest);
+        }
+        let p = product(64, dtype);
+        let compiled = compile_stages(&p, "product", &Target::avx2());
+        assert_eq!(copies(&compiled), [DType::F32; 2], "{dtype:?}: {}", compiled.kernel.nest);
+        let given = [0, 1].map(|n| Tensor::seeded(dtype, &[64, 64], 5, n, 2));
+        let expected = evaluate(&p, &given).swap_remove(0).to_vec::<f32>();
+        for (x, y) in output(&compiled, &given).to_vec::<f32>().iter().zip(expected) {
+            assert!((x - y).abs() <= 1e-4, "{dtype:?}: {x} {y}");
+        }
+    }
+}
+
+/// Constants stay in 16 bits: their copies take no more memory than they do.
+#[test]
+fn constants_of_halves_stay_in_16_bits() {
+    let p = product_in(512, 512, 512, [DType::F16; 2], DType::F32, Role::Constant);
+    let compiled = compile_stages(&p, "product", &Target::avx512());
+    let mut copies = copies(&compiled);
+    copies.sort();
+    assert_eq!(copies, [DType::F32, DType::F16], "{}", compiled.kernel.nest);
+}
+
+/// A tensor instruction takes the elements of 16 bits as they are.
+#[test]
+fn copies_for_tensor_instructions_are_not_converted() {
+    let target = Target::by_name("aarch64-neon+bf16").unwrap().with_instructions(rows());
+    let p = product_in(48, 80, 40, [DType::BF16; 2], DType::F32, Role::Input);
+    let compiled = compile_stages(&p, "product", &target);
+    assert!(is_tensor(&compiled), "{}", compiled.tiled.report);
+    assert_eq!(copies(&compiled), [DType::BF16], "{}", compiled.kernel.nest);
+}
