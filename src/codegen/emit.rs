@@ -135,6 +135,8 @@ pub trait Vectors {
     fn reduce_all(&mut self, _op: VBinary, _ty: VType, _d: u8, _a: u8) -> bool {
         false
     }
+    /// See [`Inst::VReduceFour`].
+    fn reduce_four(&mut self, op: VBinary, ty: VType, d: u8, sources: [u8; 4]) -> bool;
     fn shift(&mut self, op: ShiftOp, ty: VType, d: u8, a: u8, amount: u8);
     fn multiply_add(&mut self, acc: u8, ty: VType, a: u8, b: u8, negate: bool) -> bool;
     /// Arithmetic on floats has operands in memory.
@@ -502,6 +504,11 @@ where
                         | VBinary::ShiftRightSigned
                 ) && (self.reduce_all(op, ty, dst.number(), a.number())
                     || self.reduce(op, ty, dst.number(), a.number(), first));
+            }
+            Inst::VReduceFour { op, dst, ty, a, b, c, d } => {
+                return matches!(op, VBinary::Add | VBinary::Mul | VBinary::Min | VBinary::Max)
+                    && ty.lane.bytes() == 4
+                    && self.reduce_four(op, ty, dst.number(), [a, b, c, d].map(|r| r.number()));
             }
             _ => return false,
         }

@@ -16,6 +16,7 @@ mod gather;
 mod memory;
 mod opcode;
 mod quotient;
+mod reductions;
 mod scalar;
 mod strided;
 mod tables;

@@ -18,6 +18,7 @@ pub(super) fn needs(inst: &Inst) -> u8 {
         Inst::VBinary { op, ty, .. } => binary_needs(*op, ty.lane),
         Inst::VFma { ty, .. } => (ty.lane == Lane::I64) as u8,
         Inst::VReduce { op, ty, .. } => 1 + binary_needs(*op, ty.lane),
+        Inst::VReduceFour { op, ty, .. } => 3 + binary_needs(*op, ty.lane),
         Inst::VTensor { temporaries, .. } => *temporaries,
         Inst::VShuffle { .. } => 1,
         _ => 0,
@@ -278,6 +279,25 @@ impl Vectors for Emitter<'_> {
             _ => return false,
         }
         true
+    }
+
+    /// Halves of two registers side by side are combined at once, then even and odd lanes of both.
+    fn reduce_four(&mut self, op: VBinary, ty: VType, d: u8, [a, b, c, e]: [u8; 4]) -> bool {
+        if ty.lanes != 4 {
+            return false;
+        }
+        let temporaries = self.temporaries.vector.clone();
+        let (t, u, v, others) = (temporaries[0], temporaries[1], temporaries[2], &temporaries[3..]);
+        let halves = VType { lane: Lane::I64, lanes: 2 };
+        self.zip(Zip::Low, halves, t, a, b);
+        self.zip(Zip::High, halves, u, a, b);
+        let first = self.binary(op, ty, t, t, u, others);
+        self.zip(Zip::Low, halves, u, c, e);
+        self.zip(Zip::High, halves, v, c, e);
+        let second = self.binary(op, ty, u, u, v, others);
+        self.zip(Zip::Even, ty, v, t, u);
+        self.zip(Zip::Odd, ty, t, t, u);
+        first && second && self.binary(op, ty, d, v, t, others)
     }
 
     fn compare(&mut self, op: CompareOp, ty: VType, d: u8, a: u8, b: u8) {

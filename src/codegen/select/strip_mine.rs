@@ -431,6 +431,26 @@ const COMPLETE: i64 = 96;
 const BY_FOUR: i64 = 8;
 const BY_TWO: i64 = 32;
 
+/// Returns true if a body combines lanes, and stores single elements that are neighbours from one iteration over `var` to the
+/// next: the totals of four iterations are combined together ([`Inst::VReduceFour`](crate::codegen::vcode::Inst::VReduceFour)).
+fn totals_of_neighbours(nest: &LoopNest, body: &[Stmt], var: Var) -> bool {
+    let (mut combines, mut neighbours) = (false, false);
+    for stmt in body {
+        match stmt {
+            Stmt::Loop { var: lanes, kind: LoopKind::Vector, body, .. } => {
+                combines |= crate::codegen::select::statements::accumulates_over(body, *lanes);
+            }
+            Stmt::Store { buffer, index, .. } => {
+                let buffer = nest.buffer(*buffer);
+                let four = buffer.dtype.bytes() == 4;
+                neighbours |= four && buffer.place(index).is_some_and(|place| place.coefficient(var) == 1);
+            }
+            _ => return false,
+        }
+    }
+    combines && neighbours
+}
+
 fn unrolled(nest: &mut LoopNest, target: &Target, stmt: Stmt) -> Vec<Stmt> {
     let columns = columns::iterations(nest, target, &stmt);
     let Stmt::Loop { var, lower, upper, step, kind, body } = stmt else { return vec![stmt] };
@@ -445,7 +465,7 @@ fn unrolled(nest: &mut LoopNest, target: &Target, stmt: Stmt) -> Vec<Stmt> {
     }
     let factor = match size {
         _ if columns.is_some() => columns.unwrap_or(1),
-        n if n <= BY_FOUR => 4,
+        n if n <= BY_FOUR || n <= BY_TWO && step == 1 && totals_of_neighbours(nest, &body, var) => 4,
         n if n <= BY_TWO => 2,
         _ => 1,
     };

@@ -3,7 +3,8 @@
 //! An unrolled loop around a short vector loop, as over the four colours of a pixel, leaves copies of the same operations on a few
 //! lanes each. Where their stores are neighbours, what they store is computed in one register (Larsen and Amarasinghe, "Exploiting
 //! Superword Level Parallelism with Multimedia Instruction Sets", PLDI 2000): the stores are the seeds, operands follow as long as
-//! all copies compute them in the same way, down to loads of neighbours or of every other group of neighbours.
+//! all copies compute them in the same way, down to loads of neighbours or of every other group of neighbours, or to totals of the
+//! lanes of four registers, which are combined together.
 //!
 //! In and out: the tree of a phase. Invariants: every read finds the value that it found before; no byte is read or written that
 //! was not; no more instructions than before.

@@ -240,6 +240,14 @@ fn arithmetic(ty: VType, out: &mut Vec<Case>) {
             dst
         }));
     }
+    let four = VType { lanes: 4, ..ty };
+    for op in [Add, Mul, Min, Max].into_iter().filter(|_| ty.lane.bytes() == 4 && ty.lanes >= 4) {
+        out.push(compute(format!("reduce four {op:?} {ty:?}"), &[ty; 4], op != Min, four, |b, r| {
+            let dst = if op == Add { b.vreg() } else { r[1] };
+            b.push(Inst::VReduceFour { op, dst, ty, a: r[0], b: r[1], c: r[2], d: r[3] });
+            dst
+        }));
+    }
     out.push(compute(format!("copy {ty:?}"), &[ty], false, ty, |b, r| {
         let dst = b.vreg();
         b.push(Inst::VCopy { dst, src: r[0], ty });

@@ -249,6 +249,11 @@ impl Machine<'_> {
                 let total = self.reduced(inst, op, ty, a)?;
                 self.write(dst, VType { lanes: if first { 1 } else { ty.lanes }, ..ty }, |_| total);
             }
+            Inst::VReduceFour { op, dst, ty, a, b, c, d } => {
+                let [a, b, c, d] = [a, b, c, d].map(|r| self.reduced(inst, op, ty, r));
+                let totals = [a?, b?, c?, d?];
+                self.write(dst, VType { lanes: 4, ..ty }, |i| totals[i]);
+            }
             _ => return Err(undefined(inst)),
         }
         Ok(())

@@ -222,6 +222,10 @@ macro_rules! insts {
             VReduce Vector "{} = reduce {} {} {}{}" {
                 dst: Vreg (Def), op: VBinary, ty: VType, a: Vreg (Use), first: bool [first]
             }
+            /// As VReduce, of four registers: the results are in the first four lanes. Lanes of 32 bits, four or more; Add, Mul, Min, Max.
+            VReduceFour Vector "{} = reducefour {} {} {}, {}, {}, {}" {
+                dst: Vreg (Def), op: VBinary, ty: VType, a: Vreg (Use), b: Vreg (Use), c: Vreg (Use), d: Vreg (Use)
+            }
 
             // ---- tiles
             /// Gives each tile register its shape; all become zero. Before it, none may be used.

@@ -220,7 +220,7 @@ mod tests {
             | INSERT_D | INSERT_Q | EXTRACT_B | EXTRACT_W | EXTRACT_D | EXTRACT_Q | SCALAR_I64_TO_F32
             | SCALAR_F32_TO_I64 | SCALAR_F64_TO_I64 | MASK_LOAD => &[Width::X],
             PERMUTE_128 => &[Width::Y],
-            EXTRACT_128 | INSERT_128 | BROADCAST_128 | PERMUTE_PS | PERMUTE_Q => &[Width::Y, Width::Z],
+            EXTRACT_128 | INSERT_128 | BROADCAST_128 | SHUFFLE_128 | PERMUTE_PS | PERMUTE_Q => &[Width::Y, Width::Z],
             EXTRACT_256 => &[Width::Z],
             _ => &[Width::X, Width::Y, Width::Z],
         };

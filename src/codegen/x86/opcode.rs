@@ -142,6 +142,7 @@ ops! {
     PERMUTE_BY_PD     "vpermi2pd"      Evex M38 P66 0x77 0 1 FULL
     PERMUTE_BY_B      "vpermi2b"       Evex M38 P66 0x75 0 0 FULL
     PERMUTE_128       "vperm2f128"     Vex  M3A P66 0x06 0 0 FULL
+    SHUFFLE_128       "vshuff32x4"     Evex M3A P66 0x23 0 0 FULL
     SHUFFLE_PS        "vshufps"        Both M0F NP  0xc6 0 0 FULL
     PERMUTE_Q         "vpermq"         Both M3A P66 0x00 1 1 FULL
     UNPACK_LOW_D      "vpunpckldq"     Both M0F P66 0x62 0 0 FULL

@@ -2,13 +2,14 @@
 
 use super::encode::{Encoding, Rm, Width};
 use super::memory::width;
-use super::opcode::{self, Op};
+use super::opcode;
 use crate::codegen::emit::Vectors;
 use crate::codegen::emit::operand::{MemoryOperand, Source};
 use crate::codegen::instruction::TensorInstruction;
 use crate::codegen::regalloc::allocation::Needs;
 use crate::codegen::vcode::{Addr, Inst, Lane, ShiftOp, VBinary, VType, VUnary, Zip};
 use crate::codegen::x86::emitter::{AREA_2, Emitter, on_stack, repeated};
+use crate::codegen::x86::reductions::binary_op;
 use crate::expr::CompareOp;
 use crate::runtime::DType;
 
@@ -37,6 +38,7 @@ pub(super) fn needs(inst: &Inst, evex: bool) -> Needs {
         Inst::VCompare { op, ty, .. } => (ty.lane.is_unsigned() && is_order(*op) && !evex) as u8,
         Inst::VConvert { to, from: Lane::I64, .. } if to.lane == Lane::F64 && !evex => 1,
         Inst::VReduce { op, ty, .. } if ty.lanes > 1 => 1 + binary_needs(*op, ty.lane, evex),
+        Inst::VReduceFour { .. } => 3,
         Inst::VTensor { temporaries, .. } => *temporaries,
         _ => 0,
     };
@@ -60,64 +62,6 @@ pub(super) fn uses_area(inst: &Inst, evex: bool) -> bool {
         }
         _ => false,
     }
-}
-
-/// The instruction of an operation, where there is one.
-fn binary_op(op: VBinary, lane: Lane, evex: bool) -> Option<Op> {
-    use VBinary::*;
-    Some(match (op, lane) {
-        (Add, Lane::F32) => opcode::ADD_PS,
-        (Add, Lane::F64) => opcode::ADD_PD,
-        (Add, Lane::I32) => opcode::ADD_D,
-        (Add, Lane::I64) => opcode::ADD_Q,
-        (Add, Lane::I16 | Lane::U16) => opcode::ADD_W,
-        (Add, Lane::I8 | Lane::U8) => opcode::ADD_B,
-        (Sub, Lane::F32) => opcode::SUB_PS,
-        (Sub, Lane::F64) => opcode::SUB_PD,
-        (Sub, Lane::I32) => opcode::SUB_D,
-        (Sub, Lane::I64) => opcode::SUB_Q,
-        (Sub, Lane::I16 | Lane::U16) => opcode::SUB_W,
-        (Sub, Lane::I8 | Lane::U8) => opcode::SUB_B,
-        (Mul, Lane::F32) => opcode::MUL_PS,
-        (Mul, Lane::F64) => opcode::MUL_PD,
-        (Mul, Lane::I32) => opcode::MUL_D,
-        (Mul, Lane::I64) if evex => opcode::MUL_Q,
-        (Mul, Lane::I16 | Lane::U16) => opcode::MUL_W,
-        (MulPairs, Lane::I32) => opcode::MUL_PAIRS_W,
-        (MulHigh, Lane::I16) => opcode::MUL_HIGH_W,
-        (MulHigh, Lane::U16) => opcode::MUL_HIGH_UW,
-        (Scale, Lane::F32) if evex => opcode::SCALE_PS,
-        (Scale, Lane::F64) if evex => opcode::SCALE_PD,
-        (Div, Lane::F32) => opcode::DIV_PS,
-        (Div, Lane::F64) => opcode::DIV_PD,
-        (Min, Lane::F32) => opcode::MIN_PS,
-        (Min, Lane::F64) => opcode::MIN_PD,
-        (Min, Lane::I32) => opcode::MIN_D,
-        (Min, Lane::I64) if evex => opcode::MIN_Q,
-        (Min, Lane::I16) => opcode::MIN_W,
-        (Min, Lane::U16) => opcode::MIN_UW,
-        (Min, Lane::I8) => opcode::MIN_B,
-        (Min, Lane::U8) => opcode::MIN_UB,
-        (Max, Lane::F32) => opcode::MAX_PS,
-        (Max, Lane::F64) => opcode::MAX_PD,
-        (Max, Lane::I32) => opcode::MAX_D,
-        (Max, Lane::I64) if evex => opcode::MAX_Q,
-        (Max, Lane::I16) => opcode::MAX_W,
-        (Max, Lane::U16) => opcode::MAX_UW,
-        (Max, Lane::I8) => opcode::MAX_B,
-        (Max, Lane::U8) => opcode::MAX_UB,
-        (And, _) => opcode::AND,
-        (Or, _) => opcode::OR,
-        (Xor, _) => opcode::XOR,
-        (AndNot, _) => opcode::AND_NOT,
-        (ShiftLeft, Lane::I32) => opcode::SHIFT_LEFT_BY_D,
-        (ShiftLeft, Lane::I64) => opcode::SHIFT_LEFT_BY_Q,
-        (ShiftRight, Lane::I32) => opcode::SHIFT_RIGHT_BY_D,
-        (ShiftRight, Lane::I64) => opcode::SHIFT_RIGHT_BY_Q,
-        (ShiftRightSigned, Lane::I32) => opcode::SHIFT_SIGNED_BY_D,
-        (ShiftRightSigned, Lane::I64) if evex => opcode::SHIFT_SIGNED_BY_Q,
-        _ => return None,
-    })
 }
 
 impl Vectors for Emitter<'_> {
@@ -283,6 +227,10 @@ impl Vectors for Emitter<'_> {
             _ => return false,
         }
         true
+    }
+
+    fn reduce_four(&mut self, op: VBinary, ty: VType, d: u8, sources: [u8; 4]) -> bool {
+        self.combine_four(op, ty, d, sources)
     }
 
     fn zip(&mut self, op: Zip, ty: VType, d: u8, a: u8, b: u8) {

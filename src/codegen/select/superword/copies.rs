@@ -5,7 +5,7 @@ use crate::codegen::Target;
 use crate::codegen::select::dead_stores::{may_read, shares_root};
 use crate::codegen::select::tree::{Node, Pointer};
 use crate::codegen::vcode::lanes::Lanes;
-use crate::codegen::vcode::{Addr, Inst, Lane, VType, Vreg, Zip};
+use crate::codegen::vcode::{Addr, Inst, Lane, VBinary, VType, Vreg, Zip};
 use crate::runtime::DType;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
@@ -39,6 +39,8 @@ pub struct Copies<'a> {
     /// Lanes of one copy, and of all.
     each: u8,
     lanes: u8,
+    /// The place of the last store, where the joined nodes will stand.
+    last: usize,
     nodes: Vec<Node>,
     /// The joined values of definitions.
     joined: FxHashMap<Vec<usize>, Vreg>,
@@ -69,6 +71,7 @@ impl<'a> Copies<'a> {
             definitions,
             each: 0,
             lanes: 0,
+            last: 0,
             nodes,
             joined,
             pairs,
@@ -84,6 +87,7 @@ impl<'a> Copies<'a> {
         self.lanes = ty.lanes * u8::try_from(seeds.len()).ok()?;
         let places: Vec<usize> = seeds.iter().map(|s| s.at).collect();
         let last = *places.iter().max()?;
+        self.last = last;
         let sources: Vec<Vreg> = places.iter().map(|&at| stored(&self.body[at])).collect::<Option<_>>()?;
         let src = self.operand(&sources, &places)?;
         let Node::Inst(Inst::VStore { mem, addr, .. }) = self.body[places[0]] else { return None };
@@ -130,17 +134,39 @@ impl<'a> Copies<'a> {
         }
         match first {
             _ if ty.lanes >= self.lanes => Some(sources[0]),
-            Some(Inst::VConst { ty, bits, .. }) => {
-                if let Some(&register) = self.constants.get(&(ty.lane, bits)) {
-                    return Some(register);
-                }
-                let ty = self.long(ty.lane)?;
-                let dst = self.emit(|dst| Inst::VConst { dst, ty, bits });
-                self.constants.insert((ty.lane, bits), dst);
-                Some(dst)
-            }
+            Some(Inst::VConst { ty, bits, .. }) => self.constant(ty.lane, bits),
             _ => None,
         }
+    }
+
+    /// A register with a constant in every lane.
+    fn constant(&mut self, lane: Lane, bits: u64) -> Option<Vreg> {
+        if let Some(&register) = self.constants.get(&(lane, bits)) {
+            return Some(register);
+        }
+        let ty = self.long(lane)?;
+        let dst = self.emit(|dst| Inst::VConst { dst, ty, bits });
+        self.constants.insert((lane, bits), dst);
+        Some(dst)
+    }
+
+    /// The totals of the lanes of four registers side by side, where these still hold them at the last store.
+    fn reductions(&mut self, insts: &[&Inst], places: &[usize], op: VBinary, ty: VType) -> Option<Vreg> {
+        let source = |(inst, &at): (&&Inst, &usize)| match **inst {
+            Inst::VReduce { op: o, ty: t, a, .. } if (o, t) == (op, ty) => {
+                let defined =
+                    self.definitions.get(&a.0).is_some_and(|all| all.iter().any(|&d| at < d && d <= self.last));
+                (!defined).then_some(a)
+            }
+            _ => None,
+        };
+        let sources: Vec<Vreg> = insts.iter().zip(places).map(source).collect::<Option<_>>()?;
+        let [a, b, c, d] = sources[..] else { return None };
+        let combines = matches!(op, VBinary::Add | VBinary::Mul | VBinary::Min | VBinary::Max);
+        if self.each != 1 || ty.lane.bytes() != 4 || ty.lanes < 4 || !combines {
+            return None;
+        }
+        Some(self.emit(|dst| Inst::VReduceFour { dst, op, ty, a, b, c, d }))
     }
 
     fn emit(&mut self, inst: impl FnOnce(Vreg) -> Inst) -> Vreg {
@@ -161,6 +187,12 @@ impl<'a> Copies<'a> {
         match *insts[0] {
             Inst::VLoad { ty, mem, part: None, .. } if ty.lanes == self.each => self.load(&insts, definitions, ty, mem),
             Inst::VBroadcast { ty, mem, .. } => self.load(&insts, definitions, ty, mem),
+            Inst::VConst { ty, bits, .. } => {
+                let same =
+                    |i: &&Inst| matches!(**i, Inst::VConst { ty: t, bits: b, .. } if t.lane == ty.lane && b == bits);
+                if insts.iter().all(same) { self.constant(ty.lane, bits) } else { None }
+            }
+            Inst::VReduce { op, ty, .. } => self.reductions(&insts, definitions, op, ty),
             Inst::VCopy { .. }
             | Inst::VUnary { .. }
             | Inst::VBinary { .. }
@@ -396,9 +428,10 @@ fn stored(node: &Node) -> Option<Vreg> {
     }
 }
 
-/// Returns true if a node adds to the register.
+/// Returns true if a node gives a register a value that follows from the one before.
 fn updates(node: &Node, register: Vreg) -> bool {
-    written(node).contains(&(register.0, true))
+    let reads = || inst_of(node).is_some_and(|inst| read(inst).contains(&register));
+    written(node).iter().any(|w| w.0 == register.0) && reads()
 }
 
 /// Returns true if a node does nothing but write registers.

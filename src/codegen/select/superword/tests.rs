@@ -53,6 +53,33 @@ fn single_elements_become_a_vector() {
 }
 
 #[test]
+fn totals_of_neighbours_are_combined_together() {
+    let fours = |text: &str| {
+        let nest = parse::nest(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        check(&nest, 5);
+        let functions = lower(&nest, &Target::avx512()).unwrap();
+        let insts = || functions.iter().flat_map(|f| &f.insts);
+        let single = insts().filter(|i| matches!(i, Inst::VReduce { .. })).count();
+        (insts().filter(|i| matches!(i, Inst::VReduceFour { .. })).count(), single)
+    };
+    let dots = |dtype: &str, rows: i64, extent: i64, op: &str, value: &str| {
+        fours(&format!(
+            "kernel p {{ A: {dtype}[2][{rows}][{extent}] argument 0; B: {dtype}[{extent}] argument 1; S: {dtype}[2][{rows}] argument 2 written;
+             s: {dtype}[1] local;
+             parallel t in 0..2 {{ for r in 0..{rows} {{ s[0] = {dtype}(3);
+               vector k in 0..{extent} {{ s[0] {op} = {value}; }} S[t][r] = s[0]; }} }} }}"
+        ))
+    };
+    // in lanes of 16 and of 20 terms: whole loops, and those with a rest
+    assert_eq!(dots("f32", 32, 16, "add", "(A[t][r][k] * B[k])"), (1, 0));
+    assert_eq!(dots("f32", 32, 20, "add", "(A[t][r][k] * B[k])"), (1, 0));
+    assert_eq!(dots("i32", 40, 16, "max", "(A[t][r][k] - B[k])"), (1, 0));
+    assert_eq!(dots("i32", 4, 16, "min", "(A[t][r][k] - B[k])"), (1, 0));
+    // two elements in 16 bytes
+    assert_eq!(dots("f64", 32, 16, "add", "(A[t][r][k] * B[k])").0, 0);
+}
+
+#[test]
 fn random_statements_compute_the_same() {
     let mut rng = StdRng::seed_from_u64(17);
     let mut joined = 0;

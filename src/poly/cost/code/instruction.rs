@@ -194,6 +194,13 @@ impl Ports {
                 self.combined = self.combined.max(machine.fma_latency as f64 + machine.combine_cycles * steps);
                 2.0 * steps / machine.narrow_fma_per_cycle as f64
             }
+            Inst::VReduceFour { .. } => {
+                // two permutations and an operation make one register of two, or halves of it of one; then lanes are put in order
+                let steps = f64::from(ty.lanes).log2();
+                self.permutations += 0.5 * (2.0 * steps + 1.0);
+                self.combined = self.combined.max(machine.fma_latency as f64 + machine.combine_cycles * steps);
+                (3.0 * steps + 2.0) * one
+            }
             _ => one,
         };
     }
