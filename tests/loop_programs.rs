@@ -392,15 +392,18 @@ fn conditions_on_data_choose_values() {
             found,
         ),
         ("for i in 0..N if i % 2 == 1 && i > 5 x[i] = y[i - 6] else x[i] = 7", alternating),
-        ("for k in 0..5 x[k] = 0 for i in 0..N if y[i] >= 0 x[y[i] % 5] += 1", bins),
+        ("for k in 0..5 x[k] = 0 for i in 0..N if y[i] >= 0 x[y[i] % 5] += 1", bins.clone()),
+        ("for k in 0..5 x[k] = 0 for i in 0..N if y[i] >= 0 { place = y[i] % 5 x[place] += 1 }", bins),
         // branches of several statements and a loop, under a condition that they change
         (
             "for i in 0..N x[i] = y[i] for t in 0..3 for i in 0..N-1 if x[i] > x[i + 1] { best = x[i] x[i] = x[i + 1] for j in i+1..i+2 x[j] = best }",
             bubbles,
         ),
     ] {
-        let text =
-            format!("loop p(N = {n}) {{ in i64 y[N]\n inout i64 x[N]\n temp i64 best, at\n best = 0 at = 0 {body} }}");
+        let place = if body.contains("place") { ", place" } else { "" };
+        let text = format!(
+            "loop p(N = {n}) {{ in i64 y[N]\n inout i64 x[N]\n temp i64 best, at{place}\n best = 0 at = 0 {body} }}"
+        );
         let program = model(&text);
         let module = Arc::new(program.compile_module(&Options::default()).unwrap_or_else(|e| panic!("{e}")).0);
         for threads in [1, 2] {

@@ -7,6 +7,7 @@
 
 use super::condition;
 use super::def;
+use super::forwarding;
 use super::if_conversion;
 use super::scope::plain;
 use super::source::{Checked, Diagnostic};
@@ -53,7 +54,7 @@ pub fn lower_over_indices(program: &Program, sizes: &BTreeMap<String, i64>) -> C
 /// The Scop, and where each of its statements is in the text. Iterators begin at the least value of their index, or at `origin`
 /// where that is smaller.
 fn lower_from(program: &Program, sizes: &BTreeMap<String, i64>, origin: i64) -> Checked<(Scop, Vec<Span>)> {
-    let program = &if_conversion::convert(program, sizes, &arrays(program, sizes)?)?;
+    let program = &if_conversion::convert(&forwarding::forward(program), sizes, &arrays(program, sizes)?)?;
     let Body::Loop { statements, .. } = &program.body else {
         return Err(Diagnostic::invalid(program.name.span, format!("`{}` is not a loop program", program.name)));
     };

@@ -12,6 +12,7 @@ pub mod condition;
 pub mod def;
 pub mod environment;
 pub mod file;
+pub mod forwarding;
 pub mod hints;
 pub mod if_conversion;
 pub mod instruction;

@@ -1,0 +1,160 @@
+//! Forward substitution: a subscript from a temporary becomes one from the temporary's value.
+//!
+//! In: a loop program. Out: the same program, where each subscript that names a temporary without dimensions has the value
+//! which the one assignment to it gave, earlier in the same block or in one around it. Such a value reads indices, sizes
+//! and arrays that the program does not write, so that it is the same wherever it is computed. Assignments stay.
+
+use super::syntax::{Access, Array, Assign, Body, Program, Statement};
+use crate::expr::syntax::{Expr as Text, Kind};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most operations of a value.
+const OPERATIONS: usize = 200;
+
+/// The program with values of temporaries in its subscripts.
+pub fn forward(program: &Program) -> Program {
+    let mut out = program.clone();
+    if let Body::Loop { arrays, statements, .. } = &mut out.body {
+        let mut times = BTreeMap::new();
+        writes(statements, &mut times);
+        let once = |a: &&Array| times.get(&a.name.text) == Some(&1);
+        let temporaries = arrays.iter().filter(|a| a.access == Some(Access::Temporary) && a.shape.is_empty());
+        let forwarding = Forwarding {
+            temporaries: temporaries.filter(once).map(|a| (a.name.text.clone(), a)).collect(),
+            written: times.keys().cloned().collect(),
+        };
+        forwarding.block(statements, BTreeMap::new());
+    }
+    out
+}
+
+/// How many statements write each array.
+fn writes(statements: &[Statement], out: &mut BTreeMap<String, usize>) {
+    for s in statements {
+        match s {
+            Statement::For { body, .. } => writes(body, out),
+            Statement::If { body, otherwise, .. } => {
+                writes(body, out);
+                writes(otherwise, out);
+            }
+            Statement::Assign(a) => *out.entry(a.target.text.clone()).or_default() += 1,
+        }
+    }
+}
+
+/// Values of temporaries.
+type Values = BTreeMap<String, Text>;
+
+struct Forwarding<'a> {
+    /// Temporaries without dimensions that one statement writes.
+    temporaries: BTreeMap<String, &'a Array>,
+    written: BTreeSet<String>,
+}
+
+impl Forwarding<'_> {
+    fn block(&self, statements: &mut [Statement], mut values: Values) {
+        for s in statements {
+            match s {
+                Statement::For { body, .. } => self.block(body, values.clone()),
+                Statement::If { condition, body, otherwise } => {
+                    *condition = replaced(condition, &values, false);
+                    self.block(body, values.clone());
+                    self.block(otherwise, values.clone());
+                }
+                Statement::Assign(a) => {
+                    a.subscripts.iter_mut().for_each(|e| *e = replaced(e, &values, true));
+                    if let Some(temporary) = self.temporaries.get(&a.target.text)
+                        && a.assign == Assign::Set
+                        && let value = replaced(&a.value, &values, true)
+                        && self.is_unchanged(&value)
+                    {
+                        // a temporary of floats rounds
+                        let kind = Kind::Cast(temporary.dtype, Box::new(value.clone()));
+                        let rounded = Text { kind, span: value.span };
+                        let value = if temporary.dtype.is_float() { rounded } else { value };
+                        values.insert(a.target.text.clone(), value);
+                    }
+                    a.value = replaced(&a.value, &values, false);
+                }
+            }
+        }
+    }
+
+    /// Returns true if no statement changes what `e` reads, and it is small enough to be computed again.
+    fn is_unchanged(&self, e: &Text) -> bool {
+        let (mut operations, mut unchanged) = (0, true);
+        e.visit(&mut |e| {
+            operations += 1;
+            unchanged &= match &e.kind {
+                Kind::Name(name) => !self.written.contains(name),
+                Kind::Element(name, _) => !self.written.contains(&name.text),
+                _ => true,
+            }
+        });
+        unchanged && operations <= OPERATIONS
+    }
+}
+
+/// `e` with values in its subscripts, and where `everywhere` in all places.
+fn replaced(e: &Text, values: &Values, everywhere: bool) -> Text {
+    let inner = |e: &Text| Box::new(replaced(e, values, everywhere));
+    let kind = match &e.kind {
+        Kind::Name(name) if everywhere => match values.get(name) {
+            Some(value) => return Text { kind: value.kind.clone(), span: e.span },
+            None => return e.clone(),
+        },
+        Kind::Element(name, subscripts) => {
+            Kind::Element(name.clone(), subscripts.iter().map(|e| replaced(e, values, true)).collect())
+        }
+        Kind::Call(function, operands) => {
+            Kind::Call(*function, operands.iter().map(|e| replaced(e, values, everywhere)).collect())
+        }
+        Kind::Cast(dtype, a) => Kind::Cast(*dtype, inner(a)),
+        Kind::Negate(a) => Kind::Negate(inner(a)),
+        Kind::Not(a) => Kind::Not(inner(a)),
+        Kind::Binary(operator, a, b) => Kind::Binary(*operator, inner(a), inner(b)),
+        _ => return e.clone(),
+    };
+    Text { kind, span: e.span }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::forward;
+    use crate::language::syntax::File;
+
+    /// The statements after forwarding, in one line.
+    fn forwarded(statements: &str) -> String {
+        let arrays = "in u8 k[8]  in f32 x[8]  inout f32 y[8]  temp i32 a, b  temp f32 f";
+        let file = crate::language::parse("p.tile", &format!("loop p(N = 8) {{ {arrays} {statements} }}"));
+        let program = forward(&file.unwrap_or_else(|e| panic!("{e}")).programs[0]);
+        let text = File { programs: vec![program], ..File::default() }.to_string();
+        text.split_once("for").expect("a loop").1.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    fn has(statements: &str, expected: &str) {
+        let found = forwarded(statements);
+        assert!(found.contains(expected), "{found}");
+    }
+
+    #[test]
+    fn subscripts_take_the_value_of_a_temporary() {
+        has("for i in 0..N { a = i32(k[i]) / 2  y[a] += x[i] }", "y[i32(k[i]) / 2] += x[i]");
+        has("for i in 0..N { a = i32(k[i])  b = min(a, 5)  y[i] = x[b + 1] }", "y[i] = x[min(i32(k[i]), 5) + 1]");
+        has("for i in 0..N { f = x[i] * 3  a = i32(f)  y[i] = x[a] }", "y[i] = x[i32(f32(x[i] * 3))]");
+        // blocks within, and values that are no subscripts stay
+        has("for i in 0..N { a = i32(k[i])  for j in 0..2 if x[a] > 0 y[a] = f32(a) }", "if x[i32(k[i])] > 0");
+        has("for i in 0..N { a = i32(k[i])  y[i] = f32(a) }", "y[i] = f32(a)");
+    }
+
+    #[test]
+    fn what_may_have_another_value_stays() {
+        // two assignments, what the program writes, an update, blocks that do not contain the use
+        has("for i in 0..N { a = 1  a = i32(k[i])  y[i] = x[a] }", "x[a]");
+        has("for i in 0..N { a = i32(y[i])  y[i] = x[a] }", "x[a]");
+        has("for i in 0..N { a += i32(k[i])  y[i] = x[a] }", "x[a]");
+        has("for i in 0..N { y[i] = x[a]  a = i32(k[i]) }", "x[a]");
+        has("for i in 0..N { for j in 0..2 a = i32(k[j])  y[i] = x[a] }", "x[a]");
+        has("for i in 0..N { if i > 2 a = i32(k[i])  y[i] = x[a] }", "x[a]");
+    }
+}
