@@ -348,6 +348,11 @@ fn subscripts_that_may_be_outside() {
         "subscripts of `A`, dimension 0: a subscript from data is one element of an integer array",
         "A[i] += A[i + B[j]]",
     );
+    says(
+        "loop f(N) { f64 A[N] in i32 B[N] for i in 0..N A[i] = A[max(i32(i) - B[i], 0)] }",
+        "subscripts of `A`, dimension 0: it may be from 0 to 2147483647, outside of 0..8: a subscript from data",
+        "A[i] = A[max(i32(i) - B[i], 0)]",
+    );
     says("def f(f32(N) X) -> (Y) { Y(i / 2) = X(i) }", "the subscript `i / 2` of `Y` is not affine", "i / 2");
 }
 

@@ -87,10 +87,16 @@ fn range_of(
                  or `%`",
                 tensor.name
             ))),
-            _ => unsupported(
-                "a subscript from data is one element of an integer array, with numbers added or multiplied; of other \
-                 elements and of indices, as in `i + x[j]`, it is kept inside with `min` and `max`, `%` or `bit_and`",
-            ),
+            known => {
+                let range = known.filter(|&known| known != (i64::MIN, i64::MAX));
+                let outside = range.map_or(String::new(), |(low, high)| {
+                    format!("it may be from {low} to {high}, outside of 0..{extent}: ")
+                });
+                unsupported(&format!(
+                    "{outside}a subscript from data is one element of an integer array, with numbers added or multiplied; of \
+                     other elements and of indices, as in `i + x[j]`, it is kept inside with `min` and `max`, `%` or `bit_and`"
+                ))
+            }
         };
     };
     let extent = tensor.shape[d] as i128;
