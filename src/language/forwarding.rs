@@ -6,6 +6,7 @@
 
 use super::syntax::{Access, Array, Assign, Body, Program, Statement};
 use crate::expr::syntax::{Expr as Text, Kind};
+use crate::runtime::DType;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most operations of a value.
@@ -68,10 +69,10 @@ impl Forwarding<'_> {
                         && let value = replaced(&a.value, &values, true)
                         && self.is_unchanged(&value)
                     {
-                        // a temporary of floats rounds
+                        // a temporary rounds, or wraps, to its type; subscripts are computed in i64
                         let kind = Kind::Cast(temporary.dtype, Box::new(value.clone()));
-                        let rounded = Text { kind, span: value.span };
-                        let value = if temporary.dtype.is_float() { rounded } else { value };
+                        let of_type = Text { kind, span: value.span };
+                        let value = if temporary.dtype == DType::I64 { value } else { of_type };
                         values.insert(a.target.text.clone(), value);
                     }
                     a.value = replaced(&a.value, &values, false);
@@ -125,7 +126,7 @@ mod tests {
 
     /// The statements after forwarding, in one line.
     fn forwarded(statements: &str) -> String {
-        let arrays = "in u8 k[8]  in f32 x[8]  inout f32 y[8]  temp i32 a, b  temp f32 f";
+        let arrays = "in u8 k[8]  in f32 x[8]  inout f32 y[8]  temp i32 a, b  temp i64 n  temp u8 w  temp f32 f";
         let file = crate::language::parse("p.tile", &format!("loop p(N = 8) {{ {arrays} {statements} }}"));
         let program = forward(&file.unwrap_or_else(|e| panic!("{e}")).programs[0]);
         let text = File { programs: vec![program], ..File::default() }.to_string();
@@ -139,11 +140,17 @@ mod tests {
 
     #[test]
     fn subscripts_take_the_value_of_a_temporary() {
-        has("for i in 0..N { a = i32(k[i]) / 2  y[a] += x[i] }", "y[i32(k[i]) / 2] += x[i]");
-        has("for i in 0..N { a = i32(k[i])  b = min(a, 5)  y[i] = x[b + 1] }", "y[i] = x[min(i32(k[i]), 5) + 1]");
-        has("for i in 0..N { f = x[i] * 3  a = i32(f)  y[i] = x[a] }", "y[i] = x[i32(f32(x[i] * 3))]");
+        has("for i in 0..N { a = i32(k[i]) / 2  y[a] += x[i] }", "y[i32(i32(k[i]) / 2)] += x[i]");
+        has(
+            "for i in 0..N { a = i32(k[i])  b = min(a, 5)  y[i] = x[b + 1] }",
+            "y[i] = x[i32(min(i32(i32(k[i])), 5)) + 1]",
+        );
+        has("for i in 0..N { f = x[i] * 3  a = i32(f)  y[i] = x[a] }", "y[i] = x[i32(i32(f32(x[i] * 3)))]");
+        // of i64 it is affine where the value is, of other types it wraps
+        has("for i in 1..N { n = i - 1  y[i] = x[n] }", "y[i] = x[i - 1]");
+        has("for i in 0..N { w = 200 + 100  y[i] = x[w] }", "y[i] = x[u8(200 + 100)]");
         // blocks within, and values that are no subscripts stay
-        has("for i in 0..N { a = i32(k[i])  for j in 0..2 if x[a] > 0 y[a] = f32(a) }", "if x[i32(k[i])] > 0");
+        has("for i in 0..N { a = i32(k[i])  for j in 0..2 if x[a] > 0 y[a] = f32(a) }", "if x[i32(i32(k[i]))] > 0");
         has("for i in 0..N { a = i32(k[i])  y[i] = f32(a) }", "y[i] = f32(a)");
     }
 
