@@ -506,8 +506,7 @@ where
                     || self.reduce(op, ty, dst.number(), a.number(), first));
             }
             Inst::VReduceFour { op, dst, ty, a, b, c, d } => {
-                return matches!(op, VBinary::Add | VBinary::Mul | VBinary::Min | VBinary::Max)
-                    && ty.lane.bytes() == 4
+                return op.combines_four(ty)
                     && self.reduce_four(op, ty, dst.number(), [a, b, c, d].map(|r| r.number()));
             }
             _ => return false,

@@ -220,6 +220,14 @@ pub enum VBinary {
     ShiftRightSigned,
 }
 
+impl VBinary {
+    /// Returns true for the operations by which [`Inst::VReduceFour`] combines lanes of a type.
+    pub fn combines_four(self, ty: VType) -> bool {
+        let combines = matches!(self, VBinary::Add | VBinary::Mul | VBinary::Min | VBinary::Max);
+        combines && ty.lane.bytes() == 4 && ty.lanes >= 4
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum ShiftOp {
     Left,

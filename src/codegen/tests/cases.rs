@@ -241,7 +241,7 @@ fn arithmetic(ty: VType, out: &mut Vec<Case>) {
         }));
     }
     let four = VType { lanes: 4, ..ty };
-    for op in [Add, Mul, Min, Max].into_iter().filter(|_| ty.lane.bytes() == 4 && ty.lanes >= 4) {
+    for op in [Add, Mul, Min, Max].into_iter().filter(|op| op.combines_four(ty)) {
         out.push(compute(format!("reduce four {op:?} {ty:?}"), &[ty; 4], op != Min, four, |b, r| {
             let dst = if op == Add { b.vreg() } else { r[1] };
             b.push(Inst::VReduceFour { op, dst, ty, a: r[0], b: r[1], c: r[2], d: r[3] });

@@ -162,8 +162,7 @@ impl<'a> Copies<'a> {
         };
         let sources: Vec<Vreg> = insts.iter().zip(places).map(source).collect::<Option<_>>()?;
         let [a, b, c, d] = sources[..] else { return None };
-        let combines = matches!(op, VBinary::Add | VBinary::Mul | VBinary::Min | VBinary::Max);
-        if self.each != 1 || ty.lane.bytes() != 4 || ty.lanes < 4 || !combines {
+        if self.each != 1 || !op.combines_four(ty) {
             return None;
         }
         Some(self.emit(|dst| Inst::VReduceFour { dst, op, ty, a, b, c, d }))
