@@ -3,7 +3,7 @@
 use crate::expr::syntax::Style;
 use crate::language::parser::parse;
 use crate::language::source::Diagnostic;
-use crate::language::syntax::{Access, Array, Body, File, Program, Statement};
+use crate::language::syntax::{Access, Array, Body, File, Program, assignments};
 use crate::poly::transform::primitive;
 use crate::runtime::error::unknown;
 use crate::runtime::{Error, Result};
@@ -52,7 +52,7 @@ impl Program {
             Body::Loop { arrays, statements, .. } => {
                 let is_output = |a: &&Array| match a.access {
                     Some(access) => matches!(access, Access::Out | Access::InOut),
-                    None => writes(statements, &a.name),
+                    None => assignments(statements).iter().any(|s| s.target == a.name),
                 };
                 arrays.iter().filter(is_output).map(|a| &*a.name).collect()
             }
@@ -66,15 +66,6 @@ impl Program {
             Body::Loop { .. } => Style::Square,
         }
     }
-}
-
-/// Returns true if one of the statements writes the array.
-fn writes(statements: &[Statement], array: &str) -> bool {
-    statements.iter().any(|statement| match statement {
-        Statement::For { body, .. } => writes(body, array),
-        Statement::If { body, otherwise, .. } => writes(body, array) || writes(otherwise, array),
-        Statement::Assign(assignment) => *assignment.target == *array,
-    })
 }
 
 impl File {

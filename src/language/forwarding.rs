@@ -4,7 +4,7 @@
 //! which the one assignment to it gave, earlier in the same block or in one around it. Such a value reads indices, sizes
 //! and arrays that the program does not write, so that it is the same wherever it is computed. Assignments stay.
 
-use super::syntax::{Access, Array, Assign, Body, Program, Statement};
+use super::syntax::{Access, Array, Assign, Body, Program, Statement, assignments};
 use crate::expr::syntax::{Expr as Text, Kind};
 use crate::runtime::DType;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,8 +16,8 @@ const OPERATIONS: usize = 200;
 pub fn forward(program: &Program) -> Program {
     let mut out = program.clone();
     if let Body::Loop { arrays, statements, .. } = &mut out.body {
-        let mut times = BTreeMap::new();
-        writes(statements, &mut times);
+        let mut times: BTreeMap<String, usize> = BTreeMap::new();
+        assignments(statements).iter().for_each(|a| *times.entry(a.target.text.clone()).or_default() += 1);
         let once = |a: &&Array| times.get(&a.name.text) == Some(&1);
         let temporaries = arrays.iter().filter(|a| a.access == Some(Access::Temporary) && a.shape.is_empty());
         let forwarding = Forwarding {
@@ -27,20 +27,6 @@ pub fn forward(program: &Program) -> Program {
         forwarding.block(statements, BTreeMap::new());
     }
     out
-}
-
-/// How many statements write each array.
-fn writes(statements: &[Statement], out: &mut BTreeMap<String, usize>) {
-    for s in statements {
-        match s {
-            Statement::For { body, .. } => writes(body, out),
-            Statement::If { body, otherwise, .. } => {
-                writes(body, out);
-                writes(otherwise, out);
-            }
-            Statement::Assign(a) => *out.entry(a.target.text.clone()).or_default() += 1,
-        }
-    }
 }
 
 /// Values of temporaries.

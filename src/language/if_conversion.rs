@@ -8,11 +8,12 @@
 //! control dependence to data dependence*, POPL 1983.
 
 use super::condition;
+use super::def;
 use super::scope::plain;
 use super::source::{Checked, Diagnostic};
-use super::syntax::{Access as Use, Array, Assign, Assignment, Body, Combine, Program, Statement};
+use super::syntax::{Access as Use, Array, Assign, Assignment, Body, Combine, Program, Statement, assignments};
 use crate::expr::scalar::Value;
-use crate::expr::syntax::{Expr as Text, Function, Kind, Name, Operator, Style};
+use crate::expr::syntax::{Expr as Text, Function, Kind, Name, Operator, Span, Style};
 use crate::expr::{BinaryOp, Scalar};
 use crate::language::environment::Scope;
 use crate::poly::statement::TensorDecl;
@@ -117,7 +118,7 @@ impl Conversion<'_> {
                     Operator::And => (self.branches(&rest, body, otherwise.clone())?, otherwise),
                     _ => (body.clone(), self.branches(&rest, body, otherwise)?),
                 };
-                if number(&body) + number(&otherwise) > STATEMENTS {
+                if assignments(&body).len() + assignments(&otherwise).len() > STATEMENTS {
                     let message = format!("conditions that make more than {STATEMENTS} statements");
                     return Err(Diagnostic::unsupported(condition.span, message));
                 }
@@ -206,53 +207,37 @@ impl Conversion<'_> {
             a.assign = Assign::Update(if *op == BinaryOp::Min { Combine::Min } else { Combine::Max });
             a.value = e;
         }
-        let neutral = match a.assign {
-            Assign::Set | Assign::Reduce(_) => None,
-            Assign::Update(combine) => self.neutral(combine, &a.target),
+        let Assign::Update(combine) = a.assign else {
+            a.value = select(condition, a.value, element);
+            return a;
         };
-        match (neutral, a.assign) {
-            (Some(neutral), _) => a.value = select(condition, a.value, Text { kind: neutral, span: a.span }),
-            (None, Assign::Update(combine @ (Combine::Min | Combine::Max))) => {
-                let op = if combine == Combine::Min { BinaryOp::Min } else { BinaryOp::Max };
-                let updated = Kind::Call(Function::Binary(op), vec![element.clone(), a.value]);
-                a.value = select(condition, Text { kind: updated, span: a.span }, element);
-                a.assign = Assign::Set;
-            }
-            _ => a.value = select(condition, a.value, element),
+        let dtype = self.known.iter().find(|known| known.name == a.target.text).map(|known| known.dtype);
+        if let Some(neutral) = dtype.and_then(|dtype| neutral(combine, dtype, a.span)) {
+            a.value = select(condition, a.value, Text { kind: neutral, span: a.span });
+        } else if let Some(op) = dtype.and_then(|dtype| def::reduction(combine, dtype, a.span).ok()) {
+            let updated = Kind::Call(Function::Binary(op), vec![element.clone(), a.value]);
+            a.value = select(condition, Text { kind: updated, span: a.span }, element);
+            a.assign = Assign::Set;
         }
         a
     }
-
-    /// The value that leaves an element as it is. Of a sum of floats it is -0, since 0 added to -0 is 0.
-    fn neutral(&self, combine: Combine, target: &Name) -> Option<Kind> {
-        let dtype = self.known.iter().find(|a| a.name == target.text)?.dtype;
-        let op = match combine {
-            Combine::Sub => return Some(Kind::Integer(0)),
-            Combine::Div => return Some(Kind::Integer(1)),
-            Combine::Add if dtype.is_float() => return Some(Kind::Real(-0.0)),
-            Combine::Add => BinaryOp::Add,
-            Combine::Mul => BinaryOp::Mul,
-            Combine::Min => BinaryOp::Min,
-            Combine::Max => BinaryOp::Max,
-        };
-        let value = Value::from(Scalar::neutral(op, dtype).ok()?);
-        if dtype.is_float() {
-            return Some(Kind::Real(value.as_f64()));
-        }
-        let number = value.as_i64();
-        (Value::from_i64(dtype, number).as_f64() == number as f64 && (dtype != DType::U64 || number >= 0))
-            .then_some(Kind::Integer(number))
-    }
 }
 
-/// How many assignments there are.
-fn number(statements: &[Statement]) -> usize {
-    let of = |s: &Statement| match s {
-        Statement::For { body, .. } => number(body),
-        Statement::If { body, otherwise, .. } => number(body) + number(otherwise),
-        Statement::Assign(_) => 1,
-    };
-    statements.iter().map(of).sum()
+/// The value that leaves an element as it is: of a sum of floats -0, since 0 added to -0 is 0. `None` where it has no literal, as
+/// the greatest u64, and where the type has no such update.
+fn neutral(combine: Combine, dtype: DType, span: Span) -> Option<Kind> {
+    match combine {
+        Combine::Sub => return Some(Kind::Integer(0)),
+        Combine::Div => return Some(Kind::Integer(1)),
+        Combine::Add if dtype.is_float() => return Some(Kind::Real(-0.0)),
+        _ => {}
+    }
+    let op = def::reduction(combine, dtype, span).ok()?;
+    let value = Value::from(Scalar::neutral(op, dtype).ok()?);
+    if dtype.is_float() {
+        return Some(Kind::Real(value.as_f64()));
+    }
+    Some(value.as_i64()).filter(|v| *v >= 0 || dtype != DType::U64).map(Kind::Integer)
 }
 
 /// Operands of a chain of one operator, from left to right.
@@ -277,21 +262,16 @@ fn paired<'s>(a: &'s [Statement], b: &'s [Statement]) -> Option<Vec<(&'s Assignm
 
 /// Returns true if `statements` write an array that `e` reads.
 fn writes_of(statements: &[Statement], e: &Text) -> bool {
-    statements.iter().any(|s| match s {
-        Statement::For { body, .. } => writes_of(body, e),
-        Statement::If { body, otherwise, .. } => writes_of(body, e) || writes_of(otherwise, e),
-        Statement::Assign(a) => {
-            let mut reads = false;
-            e.visit(&mut |e| {
-                reads |= match &e.kind {
-                    Kind::Element(name, _) => *name == a.target,
-                    Kind::Name(name) => *name == a.target.text,
-                    _ => false,
-                }
-            });
-            reads
+    let written = assignments(statements);
+    let mut reads = false;
+    e.visit(&mut |e| {
+        reads |= match &e.kind {
+            Kind::Element(name, _) => written.iter().any(|a| a.target == *name),
+            Kind::Name(name) => written.iter().any(|a| a.target.text == *name),
+            _ => false,
         }
-    })
+    });
+    reads
 }
 
 fn binary(operator: Operator, a: Text, b: Text) -> Text {

@@ -11,7 +11,7 @@ use super::forwarding;
 use super::if_conversion;
 use super::scope::plain;
 use super::source::{Checked, Diagnostic};
-use super::syntax::{Access as Use, Assign, Assignment, Body, Combine, Program, Range, Statement};
+use super::syntax::{Access as Use, Assign, Assignment, Body, Combine, Program, Range, Statement, assignments};
 use crate::expr::syntax::Span;
 use crate::expr::syntax::Style;
 use crate::expr::syntax::{Expr as Text, Function, Kind, Name};
@@ -76,13 +76,14 @@ fn lower_from(program: &Program, sizes: &BTreeMap<String, i64>, origin: i64) -> 
 pub fn arrays(program: &Program, sizes: &BTreeMap<String, i64>) -> Checked<Vec<TensorDecl>> {
     let Body::Loop { arrays, statements, .. } = &program.body else { return Ok(vec![]) };
     let scope = Scope::new(sizes, &[], &[], &plain, Style::Square);
+    let assigned = assignments(statements);
     let mut out: Vec<TensorDecl> = vec![];
     for array in arrays {
         let name = &array.name;
         if sizes.contains_key(&name.text) || out.iter().any(|a| a.name == name.text) {
             return Err(Diagnostic::invalid(name.span, format!("`{name}` is already the name of a size or an array")));
         }
-        let written = written(statements, name);
+        let written = assigned.iter().find(|a| a.target == *name).map(|a| a.target.span);
         let role = match (array.access, written) {
             (Some(Use::In) | None, None) => Role::Input,
             (Some(Use::In), Some(span)) => {
@@ -99,15 +100,6 @@ pub fn arrays(program: &Program, sizes: &BTreeMap<String, i64>) -> Checked<Vec<T
         out.push(TensorDecl::new(&name.text, array.dtype, shape, role));
     }
     Ok(out)
-}
-
-/// Returns the place where `array` is first written.
-fn written(statements: &[Statement], array: &Name) -> Option<Span> {
-    statements.iter().find_map(|s| match s {
-        Statement::For { body, .. } => written(body, array),
-        Statement::If { body, otherwise, .. } => written(body, array).or_else(|| written(otherwise, array)),
-        Statement::Assign(a) => (a.target == *array).then_some(a.target.span),
-    })
 }
 
 /// The names, numbered where several statements have one.

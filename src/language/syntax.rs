@@ -245,3 +245,16 @@ pub struct Assignment {
     /// Place in the text.
     pub span: Span,
 }
+
+/// The assignments among statements, in the order of the text.
+pub fn assignments(statements: &[Statement]) -> Vec<&Assignment> {
+    let mut out = vec![];
+    for s in statements {
+        match s {
+            Statement::For { body, .. } => out.extend(assignments(body)),
+            Statement::If { body, otherwise, .. } => [body, otherwise].iter().for_each(|b| out.extend(assignments(b))),
+            Statement::Assign(a) => out.push(a),
+        }
+    }
+    out
+}
