@@ -4,6 +4,7 @@
 //! same bytes; threads only divide the work.
 
 pub mod kernel;
+mod laps;
 mod link;
 pub mod linkable;
 mod options;
@@ -19,7 +20,8 @@ use crate::graph::fusion;
 use crate::graph::ir::Graph;
 use crate::language::source::Source;
 use crate::language::syntax::File;
-use crate::pipeline::kernel::{CompiledKernel, Statements, Times};
+use crate::pipeline::kernel::{CompiledKernel, Statements};
+use crate::pipeline::laps::Times;
 use crate::pipeline::link::link;
 use crate::pipeline::linkable::{KernelStore, LinkableKernel};
 use crate::pipeline::options::exceeds;

@@ -217,6 +217,90 @@ const TOO_HARD: &[(&str, &str)] = &[
     ),
 ];
 
+/// Subscripts and conditions that are not affine, program. Sizes are not multiples of the divisors.
+const QUASI_AFFINE: &[(&str, &str)] = &[
+    (
+        "a periodic stencil in two buffers that take turns",
+        "loop p(N) {
+            inout i32 g[2][N][N+3]
+            temp i32 n
+            for t in 0..5 for y in 0..N for x in 0..N+3 {
+                n = g[t % 2][(y + N - 1) % N][(x + N + 2) % (N + 3)] + g[t % 2][y][(x + 1) % (N + 3)] + g[t % 2][(y + 1) % N][x]
+                g[(t + 1) % 2][y][x] = n % 1000 - g[t % 2][y][x]
+            }
+        }",
+    ),
+    (
+        "red and black cells, whose parity is that of both indices",
+        "loop p(N) {
+            inout i32 u[N+2][N+4]
+            in i32 f[N+2][N+4]
+            for t in 0..3 for c in 0..2 for i in 1..N+1 for j in 1..N+3
+                if (i + j) % 2 == c
+                    u[i][j] = (u[i - 1][j] + u[i + 1][j] + u[i][j - 1] + u[i][j + 1] - f[i][j]) % 1000
+        }",
+    ),
+    (
+        "three levels of time, and a loop that counts down",
+        "loop p(N) {
+            inout i32 u[3][N+2]
+            inout i32 v[N+2]
+            for t in 2..9 {
+                for i in 1..N+1 u[t % 3][i] = (u[(t + 2) % 3][i - 1] + u[(t + 2) % 3][i + 1] - u[(t + 1) % 3][i]) % 1000
+                for i in 1..N+1 step -1 v[i] += u[t % 3][i] * v[(i + 1) % (N + 2)] % 7
+            }
+        }",
+    ),
+    (
+        "a window of a filter that is kept inside, a mirrored border, and an image of half the size",
+        "loop p(N) {
+            in i32 a[N+1][N+2], k[3][3]
+            out i32 o[N+1][N+2], m[N+1]
+            inout i32 h[(N+1) / 2 + 1][N+2]
+            temp i32 s
+            for y in 0..N+1 for x in 0..N+2 {
+                s = 0
+                for i in 0..3 for j in 0..3
+                    s += k[i][j] * a[min(max(y + i - 1, 0), N)][min(max(x + j - 1, 0), N + 1)]
+                o[y][x] = s
+            }
+            for y in 0..N+1 m[y] = a[abs(y - 1)][min(y + 2, N + 1)]
+            for y in 0..N+1 for x in 0..N+2 h[y / 2][x] += a[y][x]
+        }",
+    ),
+    (
+        "sums by the remainder of an index, and of a quotient that is divided again",
+        "loop p(N) {
+            in i32 x[12 * N + 5]
+            inout i32 h[16], q[3], z[2]
+            for i in 0..12*N+5 h[i % 16] += x[i]
+            for i in 0..12*N+5 if i / 2 % 3 != 1 q[(i / 2) % 3] += x[i]
+            for i in 0..N if !(i % 3 == 0 || i % 2 == 1) z[i % 2] += x[i] else z[1] -= x[i + 1]
+        }",
+    ),
+    (
+        "triangles and conditions on both sides of a diagonal",
+        "loop p(N) {
+            inout i32 A[N+1][N+1]
+            for t in 0..2 for i in 0..N+1 for j in i..N+1
+                if (j - i) % 4 == 2 A[i][j] += A[j % (N / 2 + 1)][i] else A[min(i, j)][max(i - j, 0)] -= 1
+        }",
+    ),
+];
+
+#[test]
+fn subscripts_with_remainders_minima_and_maxima_compute_what_they_compute_in_their_own_order() {
+    for (what, text) in QUASI_AFFINE {
+        let model = model(text);
+        for size in [1, 2, 7, 19, 70] {
+            let expected = outputs(model.clone().untransformed(), size, 1);
+            for threads in [1, 2] {
+                assert!(outputs(model.clone(), size, threads) == expected, "{what}: N = {size}, {threads} threads");
+            }
+        }
+    }
+}
+
 /// No statement of these ever runs for N = 1, or for any.
 const IDLE: &[&str] = &[
     "loop p(N) { inout f64 A[N][N]\n for i in 0..N for j in 0..i S: A[i][j] += A[j][i] }",

@@ -161,8 +161,10 @@ impl Random<'_> {
         self.states.push(Transformed::new(self.original.written.clone()));
         if maker.chance(20) {
             self.primitives.push(Primitive::Normalize);
-            if maker.chance(50) {
-                self.primitives.push(Primitive::Coalesce);
+            for primitive in [Primitive::DomainSplit, Primitive::Coalesce] {
+                if maker.chance(50) {
+                    self.primitives.push(primitive);
+                }
             }
             self.primitives.extend([Primitive::IndexSetSplit, Primitive::ArrayExpand]);
         }

@@ -108,13 +108,14 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
             &["expression", "interval"],
             &["scalar"],
             &["literals", "narrow"],
+            &["piecewise"],
             &["text", "syntax"],
         ],
     ),
     (
         "pipeline",
         &[
-            &["options", "report", "sharing"],
+            &["laps", "options", "report", "sharing"],
             &["kernel", "unit"],
             &["linkable"],
             &["steps", "words"],

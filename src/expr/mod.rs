@@ -7,6 +7,7 @@ pub mod expression;
 pub mod interval;
 pub mod literals;
 pub mod narrow;
+pub mod piecewise;
 pub mod scalar;
 pub mod syntax;
 pub mod text;

@@ -12,12 +12,13 @@ use crate::codegen::vcode::Function;
 use crate::codegen::{Isa, Target, select};
 use crate::expr::choice::choice;
 use crate::language::c;
+use crate::pipeline::laps::{Lap, Times};
 use crate::pipeline::report::Vectorization;
 use crate::poly::analysis::dependence::{self, Dependences};
 use crate::poly::analysis::index_range::{IndexRange, index_ranges};
 use crate::poly::analysis::legality;
 use crate::poly::cost;
-use crate::poly::normalize::{array_expansion, build, coalesce, index_set_split, statement_split};
+use crate::poly::normalize::{array_expansion, build, coalesce, domain_split, index_set_split, statement_split};
 use crate::poly::plan::Candidate;
 use crate::poly::plan::describe::priced;
 use crate::poly::schedule::{RowKind, Schedule, TimeDimension};
@@ -27,7 +28,6 @@ use crate::poly::tile::report::{CandidateReport, Tiled};
 use crate::poly::transform::state::Proven;
 use crate::poly::{ilp, lower, plan, tile};
 use crate::{Error, Result};
-use std::time::Instant;
 
 /// A stage of a compilation that can be shown, in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -71,54 +71,6 @@ choice!(
     ]
 );
 
-/// A part of the compilation of one kernel that is timed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lap {
-    Scop,
-    Dependences,
-    Schedule,
-    Tile,
-    Legality,
-    Loops,
-    Price,
-    Code,
-}
-
-/// Lap, the name that reports have for it; in the order of [`Lap`].
-const LAPS: [(Lap, &str); 8] = [
-    (Lap::Scop, "scop"),
-    (Lap::Dependences, "dependences"),
-    (Lap::Schedule, "schedule"),
-    (Lap::Tile, "tile"),
-    (Lap::Legality, "legality"),
-    (Lap::Loops, "loops"),
-    (Lap::Price, "price"),
-    (Lap::Code, "code"),
-];
-
-/// Milliseconds of each [`Lap`].
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Times([f64; LAPS.len()]);
-
-impl Times {
-    fn time<T>(&mut self, lap: Lap, work: impl FnOnce() -> T) -> T {
-        let start = Instant::now();
-        let result = work();
-        self.0[lap as usize] += start.elapsed().as_secs_f64() * 1e3;
-        result
-    }
-
-    /// The times of several kernels together.
-    pub fn sum(times: impl Iterator<Item = Times>) -> Times {
-        times.fold(Times::default(), |a, b| Times(std::array::from_fn(|i| a.0[i] + b.0[i])))
-    }
-
-    /// The name of each lap and its milliseconds.
-    pub fn named(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
-        LAPS.iter().map(|&(lap, name)| (name, self.0[lap as usize]))
-    }
-}
-
 /// The first stage of a kernel: its statements.
 pub struct Statements {
     order: Order,
@@ -129,29 +81,32 @@ pub struct Statements {
 
 /// The order of the statements.
 enum Order {
-    /// The ILP chooses.
-    Free(Scop),
+    /// The ILP chooses; of several programs that compute the same, the one that is predicted to take the least time.
+    Free(Vec<Scop>),
     ByHand(Box<Proven>),
 }
 
 impl Statements {
     /// The statements of a tensor expression.
     pub fn of_expression(name: &str, program: &Program) -> Result<Statements> {
-        Statements::free(|| Ok((build::build(name, program)?, index_ranges(program)?)))
+        Statements::free(|| Ok((vec![build::build(name, program)?], index_ranges(program)?)))
     }
 
-    /// The statements of a loop program, after loop coalescing, index-set splitting and array expansion.
+    /// The statements of a loop program, after loop coalescing, index-set splitting and array expansion; and those after domain
+    /// splitting as well, where it divides any.
     pub fn of_loops(scop: &Scop) -> Result<Statements> {
         Statements::free(|| {
             let ranges = index_ranges(&scop.as_definitions())?;
-            Ok((array_expansion::expand(&index_set_split::split(&coalesce::coalesce(scop))?)?, ranges))
+            let split = Some(domain_split::split(scop)?).filter(|split| split != scop);
+            let normalized = |scop| array_expansion::expand(&index_set_split::split(&coalesce::coalesce(scop))?);
+            Ok(([Some(scop), split.as_ref()].into_iter().flatten().map(normalized).collect::<Result<_>>()?, ranges))
         })
     }
 
-    fn free(work: impl FnOnce() -> Result<(Scop, Vec<IndexRange>)>) -> Result<Statements> {
+    fn free(work: impl FnOnce() -> Result<(Vec<Scop>, Vec<IndexRange>)>) -> Result<Statements> {
         let mut times = Times::default();
-        let (scop, index_ranges) = times.time(Lap::Scop, work)?;
-        Ok(Statements { order: Order::Free(scop), index_ranges, times })
+        let (scops, index_ranges) = times.time(Lap::Scop, work)?;
+        Ok(Statements { order: Order::Free(scops), index_ranges, times })
     }
 
     /// The statements of a tensor expression in their original order: one after the other, without tiles and vectors.
@@ -170,7 +125,7 @@ impl Statements {
 
     pub fn scop(&self) -> &Scop {
         match &self.order {
-            Order::Free(scop) => scop,
+            Order::Free(scops) => &scops[0],
             Order::ByHand(proven) => &proven.state().scop,
         }
     }
@@ -289,9 +244,9 @@ type Generate<'a> = &'a dyn Fn(&Scop, &Dependences, Tiled, &Target, &mut Times) 
 fn compile_by(statements: Statements, target: &Target, strict: bool, generate: Generate) -> Result<CompiledKernel> {
     let Statements { order, index_ranges, mut times } = statements;
     let (scop, schedule, ilp, candidates, code, flops) = match order {
-        Order::Free(scop) => {
+        Order::Free(scops) => {
             let ChosenOrder { scop, schedule, report, candidates, code } =
-                search(scop, target, &mut times, strict, generate)?;
+                search(scops, target, &mut times, strict, generate)?;
             let flops = code.kernel.report.flops;
             (scop, schedule, Some(report), candidates, code, flops)
         }
@@ -333,24 +288,25 @@ struct ChosenOrder {
     code: Code,
 }
 
-/// The order by the ILP, and its code: with tiles and vectors, or without them where they are refused; of the program with
-/// split statements, where that is predicted to take less time.
-fn search(scop: Scop, target: &Target, times: &mut Times, strict: bool, generate: Generate) -> Result<ChosenOrder> {
-    let mut planned = Planned::new(scop, target, times, strict)?;
-    if let Some(limit) = planned.candidates.first().map(|best| plan::GAIN * best.rank()) {
+/// The order by the ILP, and its code: with tiles and vectors, or without them where they are refused; of the first program, of another
+/// one or of the program with split statements, where that is predicted to take less time.
+fn search(
+    scops: Vec<Scop>,
+    target: &Target,
+    times: &mut Times,
+    strict: bool,
+    generate: Generate,
+) -> Result<ChosenOrder> {
+    let mut scops = scops.into_iter();
+    let first = scops.next().ok_or_else(|| Error::Internal("a kernel without statements".into()))?;
+    let mut planned = Planned::new(first, target, times, strict)?;
+    for other in scops {
+        planned = planned.or_better(other, "domains", target, times, strict)?;
+    }
+    if !planned.candidates.is_empty() {
         let split = statement_split::split(&planned.scop)?;
         if split != planned.scop {
-            match Planned::new(split, target, times, strict) {
-                Err(defect @ Error::Internal(_)) if strict => return Err(defect),
-                Err(Error::Internal(why)) => {
-                    let note = || format!("without split statements, because with them: {why}");
-                    planned.report.fallback.get_or_insert_with(note);
-                }
-                Ok(other) if other.candidates.first().is_some_and(|best| best.rank() < limit) => {
-                    return other.finish(target, times, strict, generate);
-                }
-                _ => {}
-            }
+            planned = planned.or_better(split, "statements", target, times, strict)?;
         }
     }
     planned.finish(target, times, strict, generate)
@@ -374,6 +330,32 @@ impl Planned {
         let first = || tile::tile(&scop, &schedule, target);
         let (tiled, candidates) = plan_or_first(times.time(Lap::Tile, plan), strict, &mut report.fallback, first)?;
         Ok(Planned { scop, dependences, schedule, report, tiled, candidates })
+    }
+
+    /// The plan of another program whose `what` are split, where it is predicted to take less time; otherwise this one.
+    fn or_better(
+        mut self,
+        scop: Scop,
+        what: &str,
+        target: &Target,
+        times: &mut Times,
+        strict: bool,
+    ) -> Result<Planned> {
+        match Planned::new(scop, target, times, strict) {
+            Err(defect @ Error::Internal(_)) if strict => Err(defect),
+            Err(Error::Internal(why)) => {
+                let note = || format!("without split {what}, because with them: {why}");
+                self.report.fallback.get_or_insert_with(note);
+                Ok(self)
+            }
+            Ok(other) => {
+                let rank =
+                    |planned: &Planned| plan::rank_of(&planned.scop, &planned.tiled, &planned.candidates, target);
+                let (before, after) = times.time(Lap::Tile, || Ok::<_, Error>((rank(&self)?, rank(&other)?)))?;
+                Ok(if after < plan::GAIN * before { other } else { self })
+            }
+            Err(_) => Ok(self),
+        }
     }
 
     fn finish(self, target: &Target, times: &mut Times, strict: bool, generate: Generate) -> Result<ChosenOrder> {

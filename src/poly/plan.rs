@@ -80,6 +80,19 @@ pub struct Candidate {
 }
 
 impl Candidate {
+    /// A tiling with the price of its loops; `None` if it cannot be lowered.
+    ///
+    /// # Errors
+    /// [`Error::Internal`], a defect.
+    fn new(scop: &Scop, order: Order, style: Style, tiled: Tiled, target: &Target) -> Result<Option<Candidate>> {
+        let nest = unless_refused(lowered(scop, &tiled)).map_err(|e| of_candidate(e, order, style))?;
+        Ok(nest.map(|nest| {
+            let cost = priced(&nest, target);
+            let waiting = (waves(&nest) + waves_of_tiles(scop, &tiled)) as f64 * target.machine.wave_ns;
+            Candidate { order, style, tiled, cost, nest, waiting, refined: false }
+        }))
+    }
+
     fn is_default(&self) -> bool {
         self.order == Order::Ilp && self.style == Style::default()
     }
@@ -160,6 +173,23 @@ fn rank(c: &Candidate, share: f64) -> f64 {
     let gain = |is: bool| if is { GAIN } else { 1.0 };
     let margin = gain(c.style.jam > 1 || c.style.waves) * gain(c.order == Order::Fused);
     c.mean(share) / margin
+}
+
+/// The measure of a plan, by which programs that compute the same are compared: that of the first candidate, or of the loops where there was
+/// no choice; infinite where they cannot be lowered.
+///
+/// # Errors
+/// [`Error::Internal`] where lowering or code generation ends in it.
+pub fn rank_of(scop: &Scop, tiled: &Tiled, candidates: &[Candidate], target: &Target) -> Result<f64> {
+    if let Some(best) = candidates.first() {
+        return Ok(best.rank());
+    }
+    let Some(only) = Candidate::new(scop, Order::Ilp, Style::default(), tiled.clone(), target)? else {
+        return Ok(f64::INFINITY);
+    };
+    let mut only = [only];
+    refine(&mut only, target, Candidate::rank)?;
+    Ok(only[0].rank())
 }
 
 /// The number of the candidate that is chosen, if it is legal: the first, or one that gains enough over it.
@@ -310,13 +340,8 @@ fn candidates(
     let styles: Vec<Style> = others.chain(short).collect();
     let mut out: Vec<Candidate> = vec![];
     let mut add = |order, style, tiled: Tiled| {
-        if out.iter().any(|c| same_rows(scop, &c.tiled, &tiled)) {
-            return Ok(());
-        }
-        if let Some(nest) = unless_refused(lowered(scop, &tiled)).map_err(|e| of_candidate(e, order, style))? {
-            let cost = priced(&nest, target);
-            let waiting = (waves(&nest) + waves_of_tiles(scop, &tiled)) as f64 * target.machine.wave_ns;
-            out.push(Candidate { order, style, tiled, cost, nest, waiting, refined: false });
+        if !out.iter().any(|c| same_rows(scop, &c.tiled, &tiled)) {
+            out.extend(Candidate::new(scop, order, style, tiled, target)?);
         }
         Ok(())
     };

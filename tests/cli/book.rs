@@ -182,7 +182,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("Split a reduction", &["rfactor"]),
     (
         "Prepare the program as the compiler does",
-        &["normalize", "coalesce", "index_set_split", "array_expand", "statement_split"],
+        &["normalize", "domain_split", "coalesce", "index_set_split", "array_expand", "statement_split"],
     ),
 ];
 

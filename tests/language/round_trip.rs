@@ -168,6 +168,7 @@ fn primitive() -> impl Strategy<Value = Primitive> {
         prop::sample::select(vec![
             Primitive::Serial,
             Primitive::Normalize,
+            Primitive::DomainSplit,
             Primitive::Coalesce,
             Primitive::IndexSetSplit,
             Primitive::ArrayExpand,

@@ -104,7 +104,7 @@ def test_every_primitive_is_a_method():
 
 def test_every_primitive_is_written_as_in_text():
     schedule = (
-        tw.Schedule("all").normalize().coalesce().index_set_split().array_expand().statement_split()
+        tw.Schedule("all").normalize().domain_split().coalesce().index_set_split().array_expand().statement_split()
         .split(("S", "i"), 4, ["io", "ii"]).fuse(["io", "ii"], "i2").reorder(("S", ["j", "i2"]))
         .tile(["j", "i2"], [2, 4], ["jo", "io", "ji", "ii"]).skew("ii", -2, "jo").shift(("S", "ji"), -3).reverse("io")
         .merge(["S", "T"], "io").distribute(["S", "T"], "io").sequence(["T", "S"]).unroll("ii").unroll("ii", 2)

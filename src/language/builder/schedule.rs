@@ -208,6 +208,7 @@ mod tests {
 
     const WANTED: &str = "schedule all for p {
     normalize
+    domain_split
     coalesce
     index_set_split
     array_expand
@@ -253,6 +254,7 @@ mod tests {
         let body = each(i, 0, "N", [each(j, 0, "N", [set_as("S", a.at((i, j)), "+=", 1.0)])]);
         let built = loops("p").size("N", Some(8)).array(F32, "A", ("N", "N")).statement(body).schedule("all", |s| {
             s.normalize()
+                .domain_split()
                 .coalesce()
                 .index_set_split()
                 .array_expand()

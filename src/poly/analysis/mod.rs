@@ -1,4 +1,5 @@
-//! Facts of a Scop: dependences, legality of schedules, strides, widths of lanes, counts of operations, reads that see no write.
+//! Facts of a Scop: dependences, legality of schedules, strides, widths of lanes, counts of operations, subscripts that are not affine,
+//! reads that see no write.
 
 pub mod access;
 pub mod constant_factor;
@@ -8,4 +9,5 @@ pub mod index_range;
 pub mod lanes;
 pub mod legality;
 pub mod operation_count;
+pub mod quasi_affine;
 pub mod unwritten;

@@ -5,8 +5,10 @@ pub mod build;
 #[cfg(test)]
 mod build_tests;
 pub mod coalesce;
+pub mod domain_split;
 pub mod half_sums;
 pub mod index_set_split;
+pub mod loop_division;
 pub mod mixed_radix;
 pub mod reassociate;
 pub mod residue;

@@ -121,6 +121,8 @@ macro_rules! primitives {
         Pad: pad(which: Loop, "to" to: Count) => order loops::pad;
         /// `normalize`: temporaries inlined, sums in accumulators, loops from 0 on (Allen and Kennedy: loop normalization).
         Normalize: normalize => original program::normalize;
+        /// `domain_split`: statements divided where `%`, `/`, `min` and `max` of indices change their form (Griebl, Feautrier, Lengauer).
+        DomainSplit: domain_split => program program::domain_split;
         /// `coalesce`: two loops that all arrays use as one are one, arrays lose a dimension (Polychronopoulos: loop coalescing).
         Coalesce: coalesce => program program::coalesce;
         /// `index_set_split`: loops split where a read meets elements that they write (Griebl, Feautrier, Lengauer).

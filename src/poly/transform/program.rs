@@ -1,6 +1,6 @@
 //! Primitives that normalize the program, as for the ILP. They come before all others.
 
-use crate::poly::normalize::index_set_split;
+use crate::poly::normalize::{domain_split, index_set_split};
 use crate::poly::transform::state::{SourceProgram, Transformed};
 use crate::poly::transform::tree_edit::refuse;
 use crate::runtime::Result;
@@ -23,6 +23,20 @@ pub fn normalize(before: &Transformed, original: &SourceProgram) -> Result<Trans
         );
     }
     Ok(Transformed::new((original.normal)()?))
+}
+
+/// `domain_split`: statements are divided where subscripts and conditions with `%`, `/`, `min` and `max` of indices change from one affine
+/// form to another ([`crate::poly::normalize::domain_split`]).
+///
+/// ```text
+/// for x in 0..N                    for x in 0..N - 1
+///   B[x] = A[(x + 1) % N]            B[x] = A[x + 1]      B_1
+///                                  x = N - 1
+///                                    B[x] = A[0]          B_2
+/// ```
+pub fn domain_split(before: &Transformed) -> Result<Transformed> {
+    untouched(before)?;
+    Ok(Transformed::new(domain_split::split(&before.scop)?))
 }
 
 /// `coalesce`: two loops directly inside of each other that all arrays use as one become one

@@ -15,7 +15,7 @@ use crate::expr::Affine;
 use crate::expr::syntax::Name;
 use crate::expr::syntax::Span;
 use crate::poly::lower;
-use crate::poly::normalize::{array_expansion, coalesce, index_set_split, statement_split};
+use crate::poly::normalize::{array_expansion, coalesce, domain_split, index_set_split, statement_split};
 use crate::poly::packing::Packing;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
@@ -58,11 +58,27 @@ pub fn express(original: &SourceProgram, scop: &Scop, tiled: &Tiled) -> Result<V
 
 /// Returns the primitives that turn the program into `scop`.
 fn program(original: &SourceProgram, scop: &Scop) -> Result<Vec<Primitive>> {
-    let mut primitives = vec![];
-    let mut current = (original.normal)()?;
-    if current != original.written {
-        primitives.push(Primitive::Normalize);
+    let normal = (original.normal)()?;
+    let mut first = vec![];
+    if normal != original.written {
+        first.push(Primitive::Normalize);
     }
+    let (primitives, made) = normalized(&normal, scop)?;
+    if made != *scop {
+        let split = domain_split::split(&normal)?;
+        if split != normal {
+            let (more, made) = normalized(&split, scop)?;
+            if made == *scop {
+                return Ok([first, vec![Primitive::DomainSplit], more].concat());
+            }
+        }
+    }
+    Ok([first, primitives].concat())
+}
+
+/// The primitives by which `current` becomes `scop`, as far as they go, and what they make.
+fn normalized(current: &Scop, scop: &Scop) -> Result<(Vec<Primitive>, Scop)> {
+    let (mut primitives, mut current) = (vec![], current.clone());
     for (primitive, next) in [
         (Primitive::Coalesce, (|scop| Ok(coalesce::coalesce(scop))) as fn(&Scop) -> Result<Scop>),
         (Primitive::IndexSetSplit, index_set_split::split),
@@ -77,7 +93,7 @@ fn program(original: &SourceProgram, scop: &Scop) -> Result<Vec<Primitive>> {
             current = changed;
         }
     }
-    Ok(primitives)
+    Ok((primitives, current))
 }
 
 /// Returns true if two plain trees run the same instances in the same order; names of loops do not count.

@@ -141,6 +141,11 @@ class Primitives:
         normalization)."""
         return self._then("normalize")
 
+    def domain_split(self) -> Schedule:
+        """`domain_split`: statements divided where `%`, `/`, `min` and `max` of indices change their form (Griebl,
+        Feautrier, Lengauer)."""
+        return self._then("domain_split")
+
     def coalesce(self) -> Schedule:
         """`coalesce`: two loops that all arrays use as one are one, arrays lose a dimension (Polychronopoulos: loop
         coalescing)."""
