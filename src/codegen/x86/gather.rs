@@ -18,6 +18,11 @@ impl Gather for Emitter<'_> {
             self.vector(Encoding { mask, zeroing: true, ..e });
             return Ok(());
         }
+        if let Some(words) = l.words() {
+            self.gather(&words)?;
+            self.op2(opcode::EXTEND_DQ, l.width(), l.register.number(), l.register.number());
+            return Ok(());
+        }
         if let Some(starts) = l.narrow_blocks() {
             return self.gather_by_shuffles(l, &starts);
         }

@@ -52,6 +52,12 @@ impl Lanes {
         self.is_same() && self.lane_bytes() >= 4 && farthest.is_some_and(|f| i32::try_from(f).is_ok())
     }
 
+    /// The gather of 32-bit lanes by an instruction that lanes of 64 bits are widened from.
+    pub(super) fn words(&self) -> Option<Lanes> {
+        let words = Lanes { ty: VType { lane: Lane::I32, ..self.ty }, ..*self };
+        (self.widening() == Some(Widening::Word) && self.ty.lanes >= 4 && words.is_hardware_gather()).then_some(words)
+    }
+
     /// Returns true if a displacement reaches each of the elements, which are as wide as the lanes, of 4 bytes or more.
     pub(super) fn is_reached(&self) -> bool {
         self.is_hardware_gather() && self.range().all(|i| at(&self.addr, i as i64 * self.stride).is_ok())
@@ -108,6 +114,7 @@ fn is_load(inst: &Inst) -> bool {
 /// The masks that an instruction of AVX-512 would like to find loaded.
 pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
     let Some(l) = inst.lanes() else { return vec![] };
+    let l = if is_load(inst) { l.words().unwrap_or(l) } else { l };
     match inst {
         Inst::VStore { .. } if l.is_first_alone() => vec![],
         Inst::VLoad { .. } if l.is_copied_to_all() => vec![],
@@ -134,6 +141,7 @@ pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
 /// Returns true if the lanes go through memory one by one.
 pub(super) fn uses_area(inst: &Inst, l: &Lanes, evex: bool) -> bool {
     match inst {
+        Inst::VGather { .. } if l.words().is_some() => false,
         Inst::VGather { .. } | Inst::VScatter { .. } if l.in_place(evex, is_load(inst)).is_some() => false,
         Inst::VScatter { .. } if l.is_stored_reversed() => false,
         Inst::VGather { .. } => !l.is_hardware_gather() && l.narrow_blocks().is_none() && l.inserted().is_none(),
@@ -145,6 +153,7 @@ pub(super) fn uses_area(inst: &Inst, l: &Lanes, evex: bool) -> bool {
 
 pub(super) fn needs(inst: &Inst, l: &Lanes, evex: bool) -> Needs {
     match inst {
+        Inst::VGather { .. } if let Some(words) = l.words() => needs(inst, &words, evex),
         Inst::VGatherIndex { .. } if uses_area(inst, l, evex) => Needs { gpr: 2, vector: 1 },
         _ if uses_area(inst, l, evex) => Needs { gpr: 2, vector: 0 },
         Inst::VGather { .. } | Inst::VScatter { .. } if l.in_place(evex, is_load(inst)).is_some() => {
