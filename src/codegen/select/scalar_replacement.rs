@@ -220,14 +220,18 @@ impl Pass<'_> {
     /// Removes the stores that a later one of the same iteration overwrites before anything reads them.
     fn dead_stores(&self, l: &Loop, accesses: &Accesses, edits: &mut Edits, facts: &Facts) {
         let references = &accesses.all;
-        let writes = |r: &Reference| match r.value {
-            Some((_, Shape::Lanes { ty, stride, part, .. }, _)) => {
+        // every byte from the first to the last
+        let whole = |shape: Shape, r: &Reference| match shape {
+            Shape::Lanes { ty, stride, part, .. } => {
                 stride * part.map_or(ty.lanes, |p| p.count) as i64 == r.span.1 - r.span.0
             }
-            Some((_, Shape::Element { .. }, _)) => true,
-            None => false,
+            Shape::Element { .. } => true,
         };
-        for store in references.iter().filter(|r| r.store && writes(r) && !accesses.read_anywhere.contains(&r.root)) {
+        for store in references.iter().filter(|r| r.store && !accesses.read_anywhere.contains(&r.root)) {
+            let Some((_, shape, _)) = store.value else { continue };
+            let writes = |r: &Reference| {
+                r.value.is_some_and(|(_, later, _)| later == shape || whole(later, r) && whole(shape, store))
+            };
             let same = |r: &&Reference| r.root == store.root && r.bytes == store.bytes && r.span == store.span;
             let mut later = references.iter().filter(|r| r.store && r.at > store.at && writes(r));
             let Some(end) = later.find(same).map(|r| r.at) else { continue };

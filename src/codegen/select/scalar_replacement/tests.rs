@@ -118,6 +118,13 @@ fn a_target_that_does_not_move_is_written_after_the_loop() {
     // the other statement reads it, or writes it
     assert_eq!(stores("for i in 1..9 { for j in i..60 { A[i][12] = B[i][j]; C[i] = A[i][j]; } }"), (2, 1));
     assert_eq!(stores("for i in 1..9 { for j in i..60 { A[i][12] = B[i][j]; A[i][j] = B[i][0]; } }"), (2, 2));
+    // twice, in lanes that are no neighbours
+    let lanes =
+        |v: &str, of: &str| format!("vector {v} in 0..8 {{ C[2 * {v} + 1] = max(C[2 * {v} + 1], {of}[{v}][j]); }}");
+    assert_eq!(
+        stores(&format!("for i in 1..9 {{ for j in i..60 {{ {} {} }} }}", lanes("u", "A"), lanes("v", "B"))),
+        (2, 0)
+    );
     // no iteration, no store
     assert_eq!(stores("for i in 0..9 { for j in i + 1..6 { C[i] = max(C[i], A[i][j]); } }"), (1, 1));
 }
