@@ -41,8 +41,8 @@ pub fn contracted(nest: &mut LoopNest, buffers: &[BufferId], group: i64, place: 
     body.iter().map(|s| at_place(s, buffers, place)).collect()
 }
 
-/// The local buffers that only `body` works on, along subscripts that do not depend on `var`, and of which each iteration
-/// stores every element before it reads it.
+/// The local buffers of which each iteration of `body`, along subscripts that do not depend on `var`, stores every element before it
+/// reads it, and so does every iteration of another loop that works on them: the rest that vectors or tiles leave.
 fn private(nest: &LoopNest, var: Var, body: &[Stmt]) -> Vec<BufferId> {
     let mut candidates: Vec<BufferId> = vec![];
     for stmt in body {
@@ -53,17 +53,27 @@ fn private(nest: &LoopNest, var: Var, body: &[Stmt]) -> Vec<BufferId> {
             candidates.push(*buffer);
         }
     }
-    let inside = count(body);
-    let everywhere = count(&nest.body);
-    candidates.retain(|b| inside.get(b) == everywhere.get(b) && is_set_first(body, *b, var));
+    candidates.retain(|&b| is_set_first(body, b, var) && is_set_first_elsewhere(&nest.body, b, var));
     candidates
 }
 
-/// Numbers of accesses to each buffer.
-fn count(body: &[Stmt]) -> FxHashMap<BufferId, usize> {
-    let mut out = FxHashMap::default();
-    each_access(body, &mut |buffer, _| *out.entry(buffer).or_default() += 1);
-    out
+/// Returns true if each access to `buffer` but those in the loop over `var` lies in a loop whose iterations set what they read.
+fn is_set_first_elsewhere(body: &[Stmt], buffer: BufferId, var: Var) -> bool {
+    let mut accessed = false;
+    each_access(body, &mut |b, _| accessed |= b == buffer);
+    !accessed
+        || body.iter().all(|stmt| match stmt {
+            Stmt::Loop { var: v, body, .. } => {
+                *v == var || is_set_first(body, buffer, *v) || is_set_first_elsewhere(body, buffer, var)
+            }
+            Stmt::If { body, .. } => is_set_first_elsewhere(body, buffer, var),
+            Stmt::Let { .. } => true,
+            Stmt::Store { .. } => {
+                let mut accessed = false;
+                each_access(std::slice::from_ref(stmt), &mut |b, _| accessed |= b == buffer);
+                !accessed
+            }
+        })
 }
 
 fn each_access(body: &[Stmt], f: &mut impl FnMut(BufferId, &[Index])) {

@@ -30,6 +30,16 @@ fn a_temporary_that_is_set_first_gets_lanes() {
 }
 
 #[test]
+fn a_temporary_of_two_loops_gets_lanes_in_each() {
+    let set = |from: i64, count: i64, v: &str| {
+        let at = format!("{v} + {from}");
+        format!("vector {v} in 0..{count} {{ a[0] = (X[t][{at}] * X[t][{v}]); Y[t][{at}] = (a[0] + a[0]); }}")
+    };
+    let (single, f) = single_stores("a: f32[1] local;", &format!("{} {}", set(0, 80, "j"), set(80, 16, "k")));
+    assert_eq!((single, f[0].scratch_bytes), (0, 0), "{}", f[0]);
+}
+
+#[test]
 fn a_sum_within_an_iteration_gets_lanes() {
     let (single, f) = single_stores(
         "s: f32[1] local;",
@@ -56,11 +66,16 @@ fn elements_are_told_apart_by_constant_subscripts() {
 }
 
 /// Locals, vector loop, of temporaries that stay as they are.
-const KEPT: [(&str, &str); 4] = [
+const KEPT: [(&str, &str); 5] = [
     // the value of the iteration before is read
     ("a: f32[1] local;", "a[0] = f32(1.0); vector j in 0..100 { Y[t][j] = (a[0] + X[t][j]); a[0] = X[t][j]; }"),
     // the last value is read after the loop
     ("a: f32[1] local;", "vector j in 0..100 { a[0] = X[t][j]; Y[t][j] = a[0]; } Y[t][0] = a[0];"),
+    // the last value is read by another loop
+    (
+        "a: f32[1] local;",
+        "vector j in 0..80 { a[0] = X[t][j]; Y[t][j] = a[0]; } vector k in 0..16 { Y[t][k + 80] = (a[0] + X[t][k]); }",
+    ),
     // set under a condition
     (
         "a: f32[1] local;",
