@@ -15,6 +15,7 @@ macro_rules! a64 {
 
 mod by_element;
 pub mod emitter;
+mod interleaved;
 mod memory;
 mod numbers;
 mod scalar;

@@ -9,7 +9,7 @@ use crate::codegen::constant_pool::Pool;
 use crate::codegen::emit::operand::{MemoryOperand, Source};
 use crate::codegen::instruction::TensorInstruction;
 use crate::codegen::regalloc::allocation::{Allocation, Place, Step, Temporaries, slot_offset};
-use crate::codegen::vcode::lanes::{Lanes, Widening};
+use crate::codegen::vcode::lanes::{Interleaved, Lanes, Widening};
 use crate::codegen::vcode::operands::{Class, Group};
 use crate::codegen::vcode::{
     Addr, Function, Gpr, GprOp, Inst, Lane, Operand, Shapes, ShiftOp, Tile, VBinary, VType, VUnary, Vreg, Zip,
@@ -99,6 +99,8 @@ pub trait LoadStore {
     fn load_where(&mut self, _l: &Lanes, _mask: u8) -> Result<bool> {
         Ok(false)
     }
+    /// See [`Inst::VStoreInterleaved`].
+    fn store_interleaved(&mut self, group: &Interleaved) -> Result<()>;
     /// Stores two neighbouring vectors, the lower address first; false where no instruction stores both.
     fn store_pair(&mut self, _low: &Lanes, _high: &Lanes) -> bool {
         false
@@ -420,6 +422,10 @@ where
         if let Inst::StoreInt { mem, src, addr } = inst {
             self.store_int(src.number(), addr, *mem)?;
             return Ok(true);
+        }
+        if let Some(group) = inst.interleaved() {
+            let fits = Interleaved::fits(group.members.len(), group.ty, group.mem);
+            return if fits { self.store_interleaved(&group).map(|()| true) } else { Ok(false) };
         }
         let Some((l, widening)) = inst.lanes().and_then(|l| Some((l, l.widening()?))) else { return Ok(false) };
         match *inst {

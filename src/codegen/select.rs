@@ -172,6 +172,7 @@ pub fn has_vectors(f: &Function) -> bool {
         | Inst::VStore { ty, .. }
         | Inst::VGather { ty, .. }
         | Inst::VScatter { ty, .. }
+        | Inst::VStoreInterleaved { ty, .. }
         | Inst::VFmaMemory { ty, .. }
         | Inst::VBinaryMemory { ty, .. } => ty.lanes > 1,
         _ => false,
@@ -213,6 +214,7 @@ pub fn vectorized(f: &Function) -> bool {
             | Inst::VLoadWhere { ty, .. }
             | Inst::VGather { ty, .. }
             | Inst::VScatter { ty, .. }
+            | Inst::VStoreInterleaved { ty, .. }
             | Inst::VFmaMemory { ty, .. }
             | Inst::VBinaryMemory { ty, .. }
                 if ty.lanes > 1 =>

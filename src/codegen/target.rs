@@ -111,6 +111,20 @@ impl Target {
         (whole && (2..=4).contains(&distance) && matches!(bytes, 4 | 8)).then_some(2 * distance - 1)
     }
 
+    /// Instructions that put `members` vectors of `lanes` elements of `bytes` bytes side by side, and stores of what these make: zips of
+    /// two or four vectors whose elements fill their lanes, else `VStoreInterleaved`.
+    pub fn interleaved_moves(&self, members: i64, bytes: usize, lanes: usize) -> (f64, f64) {
+        let (n, stores) = (members as f64, (members as usize * bytes * lanes).div_ceil(self.vector_bytes) as f64);
+        let joined = match members {
+            2 | 4 if bytes >= 4 => n * n.log2(),
+            // a permutation of each member, two blends for each vector
+            _ if bytes >= 4 => 3.0 * n,
+            // a shuffle of each member and a disjunction for each vector, then blocks are put side by side
+            _ => stores * 2.0 * n,
+        };
+        (joined, stores)
+    }
+
     /// Returns true if a tensor instruction of the target sums products of operands of types `factors` in type `sum`, several at
     /// a time, in less time than fused products take of as many that are widened first.
     pub fn sums_products(&self, factors: [DType; 2], sum: DType) -> bool {

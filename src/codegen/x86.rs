@@ -13,6 +13,7 @@ pub mod emitter;
 mod encode;
 mod fused;
 mod gather;
+mod interleaved;
 mod memory;
 mod opcode;
 mod quotient;
@@ -64,6 +65,9 @@ pub fn register_file(isa: Isa) -> RegisterFile {
 
 /// Temporaries of an instruction.
 fn needs(inst: &Inst, evex: bool) -> Needs {
+    if let Some(group) = inst.interleaved() {
+        return group.needs(evex);
+    }
     match inst.lanes() {
         Some(l) => memory::needs(inst, &l, evex),
         None => vector::needs(inst, evex),
@@ -210,7 +214,8 @@ impl Emitter<'_> {
                 Inst::LoopEnd => depth -= 1,
                 _ => {}
             }
-            for mask in memory::masks_of(inst) {
+            let masks = inst.interleaved().map_or_else(|| memory::masks_of(inst), |group| group.masks());
+            for mask in masks {
                 let weight = 10f64.powi(depth);
                 match weights.iter_mut().find(|w| w.0 == mask) {
                     Some(w) => w.1 += weight,

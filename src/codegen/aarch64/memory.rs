@@ -2,7 +2,7 @@
 
 use crate::codegen::aarch64::emitter::{Emitter, X16, X17};
 use crate::codegen::emit::{Gather, LoadStore, Scalars, Vectors};
-use crate::codegen::vcode::lanes::{Lanes, Widening};
+use crate::codegen::vcode::lanes::{Interleaved, Lanes, Widening};
 use crate::codegen::vcode::{Inst, Lane};
 use crate::runtime::{DType, Error, Result};
 use dynasmrt::DynasmApi;
@@ -13,6 +13,7 @@ pub(super) fn needs(inst: &Inst) -> u8 {
         Inst::VStore { ty, mem, .. } => (mem.bytes() != ty.lane.bytes() || *mem == DType::Bool) as u8,
         Inst::VScatter { mem: DType::Bool, .. } => 1,
         Inst::VGatherIndex { .. } => 1,
+        Inst::VStoreInterleaved { mem, .. } => 1 + (mem.bytes() <= 2) as u8,
         _ => 0,
     }
 }
@@ -58,6 +59,10 @@ macro_rules! move_element {
 }
 
 impl LoadStore for Emitter<'_> {
+    fn store_interleaved(&mut self, group: &Interleaved) -> Result<()> {
+        self.interleave(group)
+    }
+
     fn load_lanes(&mut self, l: &Lanes, widening: Widening) -> Result<()> {
         let (d, lane, mem, size) = (l.register.number(), l.lane_bytes(), l.mem, l.mem.bytes());
         let bytes = l.count * size;

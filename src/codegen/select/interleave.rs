@@ -3,14 +3,15 @@
 //! In: the tree of a phase. Out: the same, where lanes two or four elements apart at every offset from each other — the
 //! real and the imaginary parts of complex numbers — are loaded as neighbours and separated, and zipped before they are
 //! stored as neighbours. Elements of half a lane are loaded and stored by pairs, which shifts take apart and put together;
-//! bytes of a quarter of a lane are stored by fours.
+//! bytes of a quarter of a lane are stored by fours. Other scatters of two to four neighbours, as of the three colours of
+//! pixels, are one store of interleaved elements ([`Inst::VStoreInterleaved`]).
 //! Gathers of neighbouring columns whose lanes are rows load a part of each row, and transpose these in registers.
 //! Invariant: no byte is read or written that was not before.
 
 use crate::codegen::Target;
 use crate::codegen::select::columns::{self, CLOSE};
 use crate::codegen::select::tree::{Node, Pointer, Tree};
-use crate::codegen::vcode::lanes::Lanes;
+use crate::codegen::vcode::lanes::{Interleaved, Lanes};
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Addr, Inst, Lane, ShiftOp, VBinary, VType, Vreg, Zip};
 use crate::runtime::DType;
@@ -42,6 +43,8 @@ struct Strided {
     mem: DType,
     addr: Addr,
     distance: i64,
+    /// Moved as whole vectors by zips and shifts: two or four elements apart that fill lanes, or parts of them.
+    zipped: bool,
 }
 
 impl Strided {
@@ -59,15 +62,23 @@ impl Strided {
         // loads of every fourth byte stand alone: with AVX-512 each is one masked instruction
         let quarters = l.ty.lane == Lane::I32 && l.mem.bytes() == 1 && distance == if store { 4 } else { 2 };
         let parts = halves || quarters;
-        let whole = l.mem != DType::Bool && (l.mem.bytes() == lane || parts) && l.ty.lanes as usize * lane >= 16;
+        let together = store && Interleaved::fits(usize::try_from(distance).ok()?, l.ty, l.mem);
+        let zipped = matches!(distance, 2 | 4) && (l.mem.bytes() == lane || parts);
+        let whole = l.mem != DType::Bool && l.ty.lanes as usize * lane >= 16;
         let column = !store && l.mem.bytes() == lane && lane >= 4 && distance > CLOSE;
         let near = l.stride.checked_mul(i64::from(l.ty.lanes)).is_some_and(|bytes| i32::try_from(bytes).is_ok());
-        let fits = whole
-            && near
-            && l.addr.index.is_none()
-            && (column || matches!(distance, 2 | 4))
-            && distance * size == l.stride;
-        fits.then_some(Strided { at, store, register: l.register, ty: l.ty, mem: l.mem, addr: l.addr, distance })
+        let fits =
+            whole && near && l.addr.index.is_none() && (column || zipped || together) && distance * size == l.stride;
+        fits.then_some(Strided {
+            at,
+            store,
+            register: l.register,
+            ty: l.ty,
+            mem: l.mem,
+            addr: l.addr,
+            distance,
+            zipped,
+        })
     }
 
     /// The memory type of the elements from one lane to the next, where these fill a lane or, of loads, a half of it.
@@ -367,6 +378,11 @@ impl Pass<'_> {
 
     fn stores(&mut self, group: &[Strided]) -> Vec<Node> {
         let Strided { ty, mem, addr, .. } = group[0];
+        if !group[0].zipped {
+            let member = |k: usize| group.get(k).map(|s| s.register);
+            let (a, b) = (group[0].register, group[1].register);
+            return vec![Node::Inst(Inst::VStoreInterleaved { ty, mem, addr, a, b, c: member(2), d: member(3) })];
+        }
         if let Some(pair) = group[0].word() {
             return self.stores_of_parts(group, pair);
         }

@@ -54,7 +54,9 @@ pub fn lanes_read(insts: &[Inst], vregs: u32) -> Vec<u8> {
         let mut changed = false;
         for inst in insts.iter().rev() {
             let lanes = match *inst {
-                Inst::VStore { ty, part: None, .. } | Inst::VScatter { ty, part: None, .. } => ty.lanes,
+                Inst::VStore { ty, part: None, .. }
+                | Inst::VScatter { ty, part: None, .. }
+                | Inst::VStoreInterleaved { ty, .. } => ty.lanes,
                 Inst::VStore { part: Some(p), .. } | Inst::VScatter { part: Some(p), .. } => p.first + p.count,
                 Inst::VCopy { dst, ty, .. }
                 | Inst::VUnary { dst, ty, .. }

@@ -17,26 +17,39 @@ pub fn store_low_bits(function: &mut Function) {
     let uses = uses(function, Class::Vector);
     let mut dropped = BTreeSet::new();
     for store in 0..function.insts.len() {
-        let (Inst::VStore { src, ty, mem, .. } | Inst::VScatter { src, ty, mem, .. }) = function.insts[store] else {
+        let (Inst::VStore { ty, mem, .. } | Inst::VScatter { ty, mem, .. } | Inst::VStoreInterleaved { ty, mem, .. }) =
+            function.insts[store]
+        else {
             continue;
         };
         if mem.bytes() >= ty.lane.bytes() || ty.lane.is_float() {
             continue;
         }
-        let Some((source, between)) = before(function, &uses, src, 8 * mem.bytes() as u32) else { continue };
-        // The source still holds the value at the store: its only definition stands before what is left out.
-        if between.iter().all(|&index| index < store && uses.written(source.index())[0] < index) {
-            dropped.extend(between);
-            if let Inst::VStore { src, .. } | Inst::VScatter { src, .. } = &mut function.insts[store] {
+        let mut stored = function.insts[store].clone();
+        for src in sources(&mut stored) {
+            let Some((source, between)) = before(function, &uses, *src, 8 * mem.bytes() as u32) else { continue };
+            // The source still holds the value at the store: its only definition stands before what is left out.
+            if between.iter().all(|&index| index < store && uses.written(source.index())[0] < index) {
+                dropped.extend(between);
                 *src = source;
             }
         }
+        function.insts[store] = stored;
     }
     remove(function, &dropped);
     if !dropped.is_empty() {
         drop_unread_constants(function);
     }
     round_at_stores(function);
+}
+
+/// The registers whose low bits a store of narrow elements writes.
+fn sources(store: &mut Inst) -> Vec<&mut Vreg> {
+    match store {
+        Inst::VStore { src, .. } | Inst::VScatter { src, .. } => vec![src],
+        Inst::VStoreInterleaved { a, b, c, d, .. } => [a, b].into_iter().chain(c).chain(d).collect(),
+        _ => vec![],
+    }
 }
 
 /// Lets stores of whole registers round f32 to bf16.

@@ -6,7 +6,9 @@
 //! constants of the function, in registers that the prologue alone writes.
 
 use super::program::{Builder, Case, at};
-use super::{approximations, cases, floor_divisions, masked, quotients, random, registers, shifts, tables};
+use super::{
+    approximations, cases, floor_divisions, interleaved, masked, quotients, random, registers, shifts, tables,
+};
 use crate::codegen::disassemble::disassemble;
 use crate::codegen::regalloc::allocation::{Allocation, Place, Step};
 use crate::codegen::regalloc::checker;
@@ -171,6 +173,7 @@ fn functions(target: &Target) -> Vec<Case> {
     }
     if target.isa != Isa::Neon {
         all.extend(masked::loads(target.vector_bytes));
+        all.extend(interleaved::stores(target.vector_bytes));
         all.extend(shifts::cases(target));
         all.extend(tables::shuffles(target.vector_bytes));
     }

@@ -8,6 +8,7 @@ mod emission;
 mod emulator;
 mod floor_divisions;
 mod integers;
+mod interleaved;
 mod masked;
 mod native;
 mod program;

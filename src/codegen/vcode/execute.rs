@@ -156,6 +156,13 @@ impl Machine<'_> {
         }
         let Some(l) = inst.lanes() else { return self.lanes_step(inst) };
         let start = self.address(&l.addr);
+        if let Some(group) = inst.interleaved() {
+            let registers: Vec<Register> = group.members.iter().map(|r| self.vectors[r.index()]).collect();
+            let bytes = (0..group.bytes()).map(|byte| group.source(byte));
+            let bytes: Vec<u8> = bytes.map(|(member, byte)| registers[member][byte]).collect();
+            self.bytes(start, bytes.len())?.copy_from_slice(&bytes);
+            return Ok(());
+        }
         match *inst {
             Inst::VGatherIndex { index, index_lane, .. } => {
                 let index = self.vectors[index.index()];

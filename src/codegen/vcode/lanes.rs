@@ -17,6 +17,38 @@ pub struct Lanes {
     pub count: usize,
 }
 
+/// Lanes of several registers, the members, that are stored side by side: lane `i` of member `k` of `n` is the element `i·n + k`.
+/// The members have at least 16 bytes. Elements of one or two bytes are the low bytes of lanes of four bytes or less; wider ones fill
+/// their lanes, three members.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Interleaved {
+    pub members: Vec<Vreg>,
+    pub ty: VType,
+    pub mem: DType,
+    pub addr: Addr,
+}
+
+impl Interleaved {
+    /// Returns true if so many members of a type can be stored as elements of type `mem`.
+    pub fn fits(members: usize, ty: VType, mem: DType) -> bool {
+        let (lane, size) = (ty.lane.bytes(), mem.bytes());
+        let narrow = size <= 2 && size <= lane && lane <= 4 && !ty.lane.is_float();
+        let wide = size >= 4 && size == lane && members == 3;
+        (2..=4).contains(&members) && ty.bytes() >= 16 && mem != DType::Bool && (narrow || wide)
+    }
+
+    /// Bytes that are stored.
+    pub fn bytes(&self) -> usize {
+        self.members.len() * usize::from(self.ty.lanes) * self.mem.bytes()
+    }
+
+    /// The member and the byte of its register from which a byte of what is stored comes.
+    pub fn source(&self, byte: usize) -> (usize, usize) {
+        let (element, n) = (byte / self.mem.bytes(), self.members.len());
+        (element % n, element / n * self.ty.lane.bytes() + byte % self.mem.bytes())
+    }
+}
+
 /// The conversion of memory elements to lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Widening {
@@ -51,10 +83,20 @@ impl Inst {
             Inst::VGatherIndex { dst, ty, mem, base, part, .. } => {
                 (dst, ty, mem, Addr { base, index: None, disp: 0 }, 0, part)
             }
+            // neighbours, as if they were lanes of one register
+            Inst::VStoreInterleaved { a: r, ty, mem, addr, .. } => (r, ty, mem, addr, mem.bytes() as i64, None),
             _ => return None,
         };
         let (first, count) = part.map_or((0, ty.lanes), |p| (p.first, p.count));
-        Some(Lanes { register, ty, mem, addr, stride, first: first as usize, count: count as usize })
+        let count = self.interleaved().map_or(count as usize, |group| group.bytes() / mem.bytes());
+        Some(Lanes { register, ty, mem, addr, stride, first: first as usize, count })
+    }
+
+    /// The lanes that a store of interleaved elements moves.
+    pub fn interleaved(&self) -> Option<Interleaved> {
+        let Inst::VStoreInterleaved { a, b, c, d, ty, mem, addr } = *self else { return None };
+        let members = [Some(a), Some(b), c, d].into_iter().flatten().collect();
+        Some(Interleaved { members, ty, mem, addr })
     }
 }
 

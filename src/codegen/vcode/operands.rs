@@ -145,6 +145,10 @@ macro_rules! insts {
             VScatter Store "scatter {} {} {}, {} stride {}{}" {
                 ty: VType, mem: DType, src: Vreg (Use), addr: Addr (Use), stride: i64, part: Part
             }
+            /// Lane `i` of each of two to four members, one after the other, `i` times as many elements behind `addr`: see [`Interleaved`](crate::codegen::vcode::lanes::Interleaved).
+            VStoreInterleaved Store "store interleaved {} {} {}, {}, {}{}{}" {
+                ty: VType, mem: DType, addr: Addr (Use), a: Vreg (Use), b: Vreg (Use), c: OptionalVreg (Use), d: OptionalVreg (Use)
+            }
             /// Element `base + lane_value·bytes(mem)` for each lane of `index` (I32 or I64 lanes).
             VGatherIndex Load "{} = gather {} {} [{} + {} as {}]{}" {
                 dst: Vreg (Def), ty: VType, mem: DType, base: Gpr (Use), index: Vreg (Use), index_lane: Lane, part: Part

@@ -4,7 +4,7 @@ use super::encode::{Encoding, Memory, Rm, Width};
 use super::opcode::{self, Op};
 use crate::codegen::emit::LoadStore;
 use crate::codegen::regalloc::allocation::Needs;
-use crate::codegen::vcode::lanes::{Lanes, Widening};
+use crate::codegen::vcode::lanes::{Interleaved, Lanes, Widening};
 use crate::codegen::vcode::{Addr, Inst, Lane, VType, Vreg};
 use crate::codegen::x86::emitter::{Emitter, at, repeated};
 use crate::runtime::{DType, Error, Result};
@@ -190,6 +190,10 @@ pub(super) fn needs(inst: &Inst, l: &Lanes, evex: bool) -> Needs {
 }
 
 impl LoadStore for Emitter<'_> {
+    fn store_interleaved(&mut self, group: &Interleaved) -> Result<()> {
+        self.interleave(group)
+    }
+
     fn load_lanes(&mut self, l: &Lanes, widening: Widening) -> Result<()> {
         let (d, lane, w) = (l.register.number(), l.lane_bytes(), l.width());
         if l.count == 0 {
@@ -307,7 +311,7 @@ impl LoadStore for Emitter<'_> {
 
 impl Emitter<'_> {
     /// Elements as wide as the lanes.
-    fn load_same(&mut self, l: &Lanes) -> Result<()> {
+    pub(super) fn load_same(&mut self, l: &Lanes) -> Result<()> {
         let (d, lane, m) = (l.register.number(), l.lane_bytes(), at(&l.addr, 0)?);
         if l.is_plain() {
             match l.count * lane {
@@ -334,41 +338,6 @@ impl Emitter<'_> {
             self.vector(self.plain(op, w, d, mask, Rm::Memory(m)));
         }
         Ok(())
-    }
-
-    /// Lane 0 at the address, the others before it: a load and a permutation.
-    pub(super) fn load_reversed(&mut self, l: &Lanes) -> Result<()> {
-        let (d, lane, lanes) = (l.register.number(), l.lane_bytes(), l.ty.lanes as usize);
-        let addr = Addr { disp: l.addr.disp - ((lanes - 1) * lane) as i32, ..l.addr };
-        if !l.is_whole() {
-            self.zero(d);
-        }
-        self.load_same(&Lanes { addr, first: lanes - l.first - l.count, ..*l })?;
-        self.reverse(l, d, d);
-        Ok(())
-    }
-
-    /// Lane 0 at the address, the others before it, all of them: a permutation and a store.
-    pub(super) fn store_reversed(&mut self, l: &Lanes) -> Result<()> {
-        let t = self.temporaries.vector[0];
-        self.reverse(l, t, l.register.number());
-        let before = (usize::from(l.ty.lanes) - 1) * l.lane_bytes();
-        self.store(opcode::STORE_PS, l.width(), t, at(&l.addr, -(before as i64))?);
-        Ok(())
-    }
-
-    /// Lanes of `s` in `d`, the last one first.
-    fn reverse(&mut self, l: &Lanes, d: u8, s: u8) {
-        let (lane, lanes, w) = (l.lane_bytes(), l.ty.lanes as usize, l.width());
-        let words = lane / 4;
-        if w == Width::X {
-            self.op2i(opcode::SHUFFLE_D, w, d, s, if words == 1 { 0x1b } else { 0x4e });
-            return;
-        }
-        let from = (0..lanes * words).map(|i| (lanes - 1 - i / words) * words + i % words);
-        let from = from.flat_map(|i| (i as u32).to_le_bytes()).collect();
-        let index = self.constant_register(w, self.temporaries.vector[0], from);
-        self.op3(opcode::PERMUTE_PS, w, d, index, s);
     }
 
     /// EVEX when there is a mask: lanes outside become zero.
@@ -398,7 +367,7 @@ impl Emitter<'_> {
         self.op3i(op, w, extension, d, a, amount);
     }
 
-    fn store_same(&mut self, l: &Lanes) -> Result<()> {
+    pub(super) fn store_same(&mut self, l: &Lanes) -> Result<()> {
         let (s, lane, m) = (l.register.number(), l.lane_bytes(), at(&l.addr, 0)?);
         if l.is_first_alone() && lane < 4 {
             self.extract_to(if lane == 1 { opcode::EXTRACT_B } else { opcode::EXTRACT_W }, s, m, 0);
@@ -481,7 +450,7 @@ impl Emitter<'_> {
     }
 
     /// AVX2: the bytes `range` of a register, to memory.
-    fn store_bytes(&mut self, s: u8, range: Range<usize>, addr: &Addr) -> Result<()> {
+    pub(super) fn store_bytes(&mut self, s: u8, range: Range<usize>, addr: &Addr) -> Result<()> {
         for half in [0..16, 16..32] {
             let (start, end) = (range.start.max(half.start), range.end.min(half.end));
             if start >= end {

@@ -9,7 +9,7 @@ use super::encode::{Encoding, Memory, Rm, Width};
 use super::memory::{extension, width};
 use super::opcode::{self, Op};
 use crate::codegen::vcode::lanes::{Lanes, Widening};
-use crate::codegen::vcode::{VType, Zip};
+use crate::codegen::vcode::{Addr, VType, Zip};
 use crate::codegen::x86::emitter::{Emitter, at};
 use crate::runtime::Result;
 
@@ -351,6 +351,41 @@ impl Emitter<'_> {
                 self.op2i(opcode::PERMUTE_Q, w, d, d, 0xd8);
             }
         }
+    }
+
+    /// Lane 0 at the address, the others before it: a load and a permutation.
+    pub(super) fn load_reversed(&mut self, l: &Lanes) -> Result<()> {
+        let (d, lane, lanes) = (l.register.number(), l.lane_bytes(), l.ty.lanes as usize);
+        let addr = Addr { disp: l.addr.disp - ((lanes - 1) * lane) as i32, ..l.addr };
+        if !l.is_whole() {
+            self.zero(d);
+        }
+        self.load_same(&Lanes { addr, first: lanes - l.first - l.count, ..*l })?;
+        self.reverse(l, d, d);
+        Ok(())
+    }
+
+    /// Lane 0 at the address, the others before it, all of them: a permutation and a store.
+    pub(super) fn store_reversed(&mut self, l: &Lanes) -> Result<()> {
+        let t = self.temporaries.vector[0];
+        self.reverse(l, t, l.register.number());
+        let before = (usize::from(l.ty.lanes) - 1) * l.lane_bytes();
+        self.store(opcode::STORE_PS, l.width(), t, at(&l.addr, -(before as i64))?);
+        Ok(())
+    }
+
+    /// Lanes of `s` in `d`, the last one first.
+    fn reverse(&mut self, l: &Lanes, d: u8, s: u8) {
+        let (lane, lanes, w) = (l.lane_bytes(), l.ty.lanes as usize, l.width());
+        let words = lane / 4;
+        if w == Width::X {
+            self.op2i(opcode::SHUFFLE_D, w, d, s, if words == 1 { 0x1b } else { 0x4e });
+            return;
+        }
+        let from = (0..lanes * words).map(|i| (lanes - 1 - i / words) * words + i % words);
+        let from = from.flat_map(|i| (i as u32).to_le_bytes()).collect();
+        let index = self.constant_register(w, self.temporaries.vector[0], from);
+        self.op3(opcode::PERMUTE_PS, w, d, index, s);
     }
 
     /// Returns false where the lanes are not stored by whole vectors.

@@ -278,7 +278,8 @@ impl<'a> Pricer<'a> {
 
     fn work(&self, block: &[Placed<'a>], inner: Option<Var>) -> Work {
         let (mut work, machine) = (Work::default(), &self.target.machine);
-        let mut seen = Seen { addresses: self.addresses(block), ..Seen::default() };
+        let stored = block.iter().filter_map(|s| Some((s.buffer, address_of(self.nest, s.buffer, s.index)?)));
+        let mut seen = Seen { addresses: self.addresses(block), stored: stored.collect(), ..Seen::default() };
         for store in block {
             let mut added = Work::default();
             if store.terms > 1 {
@@ -524,7 +525,8 @@ impl<'a> Pricer<'a> {
         let address = address_of(self.nest, store.buffer, store.index);
         let places = store.around.iter().filter(|e| place.contains(&e.var)).map(|e| e.copies).product::<f64>();
         let places = if computed { copies } else { places };
-        let slots = self.slots(store.buffer, store.index, store, true);
+        let alone = self.slots(store.buffer, store.index, store, true);
+        let slots = self.stored_together(store, seen).map_or(alone, |slots| slots.min(alone));
         work.stores += places * slots * self.target.machine.store_factor / self.target.machine.loads_per_cycle as f64;
         if store.reduce.is_some() {
             work.loads += places * slots;

@@ -10,6 +10,8 @@ pub(super) struct Seen<'a> {
     pub(super) made: FxHashSet<(BufferId, Affine)>,
     /// All accesses.
     pub(super) addresses: FxHashSet<(BufferId, Affine)>,
+    /// Those among them that store.
+    pub(super) stored: FxHashSet<(BufferId, Affine)>,
     /// Operations priced so far, which code generation does not repeat.
     pub(super) values: FxHashSet<&'a Expr>,
     /// Divisors whose inverse is known.

@@ -146,6 +146,45 @@ fn two_bytes_in_lanes_of_four_are_loaded_as_one_word() {
     assert!(of("u8", "A[2*v + i + 3]") > 0);
 }
 
+/// Scatters that are left and stores of interleaved elements, of all targets, of a kernel that stores `n` elements of type `dtype` from
+/// values of type `value` side by side in each iteration, `count` at a time.
+fn stored_together(dtype: &str, value: &str, n: usize, count: usize) -> Vec<(usize, usize)> {
+    let store = |k: usize| format!("A[{n}*v + {k} + {}*i] = cast {dtype}((B[v + {k}] + B[v + 2*i]));", n * count);
+    let body: String = (0..n).map(store).collect();
+    let text = format!(
+        "kernel p {{ A: {dtype}[{}] argument 0 written; B: {value}[{}] argument 1;
+         parallel i in 0..2 {{ vector v in 0..{count} {{ {body} }} }} }}",
+        2 * n * count,
+        count + 4
+    );
+    let nest = parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    check(&nest, 13);
+    let of = |target: Target| {
+        let functions = lower(&nest, &target).unwrap();
+        let count = |is: fn(&Inst) -> bool| functions.iter().flat_map(|f| &f.insts).filter(|i| is(i)).count();
+        let scatters = count(|i| matches!(i, Inst::VScatter { .. }));
+        (scatters, count(|i| matches!(i, Inst::VStoreInterleaved { .. })))
+    };
+    [Target::avx2(), Target::avx512(), Target::neon()].map(of).into()
+}
+
+#[test]
+fn elements_that_fill_the_gaps_of_each_other_are_stored_together() {
+    for (dtype, value) in [("u8", "i32"), ("i8", "i32"), ("i16", "i32"), ("u8", "f32"), ("f32", "f32"), ("f64", "f64")]
+    {
+        for (scatters, together) in stored_together(dtype, value, 3, 64) {
+            assert!(
+                (scatters, together > 0) == (0, true),
+                "{dtype} from {value}: {scatters} scatters, {together} stores"
+            );
+        }
+    }
+    // the rest of a vector is stored by its lanes
+    assert!(stored_together("u8", "i32", 3, 66).into_iter().all(|(scatters, together)| scatters > 0 && together > 0));
+    // two bytes of lanes of four
+    assert!(stored_together("u8", "i32", 2, 64).into_iter().all(|(scatters, together)| scatters == 0 && together > 0));
+}
+
 #[test]
 fn random_interleaved_statements_compute_the_same() {
     let mut rng = StdRng::seed_from_u64(11);

@@ -106,6 +106,13 @@ impl Ports {
         };
         let narrow = 2 * lanes.ty.bytes() <= target.vector_bytes;
         let (moves, narrow) = match inst {
+            Inst::VStoreInterleaved { ty, .. } => {
+                let members = lanes.count as i64 / i64::from(ty.lanes);
+                let (joined, stores) = target.interleaved_moves(members, bytes, ty.lanes.into());
+                self.arithmetic += joined * Rates::of(target, *ty).one;
+                self.permutations += members as f64 * stores;
+                (stores, narrow)
+            }
             Inst::VGather { .. } | Inst::VScatter { .. } if lanes.stride == -(bytes as i64) => {
                 (machine.reversed_factor, narrow)
             }

@@ -3,7 +3,7 @@
 use super::{Pricer, is_narrow};
 use crate::codegen::select::columns;
 use crate::expr::{Access, BufferId, Index};
-use crate::poly::cost::block::{Placed, address_of, distance_along};
+use crate::poly::cost::block::{Expanded, Placed, address_of, distance_along};
 use crate::poly::cost::seen::Seen;
 
 impl Pricer<'_> {
@@ -31,6 +31,26 @@ impl Pricer<'_> {
         });
         let columns = columns::together(all.min(most).min(address.coefficient(vector.var)), bytes)? as f64;
         Some((lanes / columns, lanes / columns - 1.0 + columns.log2()))
+    }
+
+    /// Slots of a store whose lanes lie a few elements apart, where others fill the gaps: all are stored side by side. `None` for others.
+    pub(super) fn stored_together(&self, store: &Placed, seen: &Seen) -> Option<f64> {
+        let vector = store.vector().filter(|_| store.terms == 1)?;
+        let address = address_of(self.nest, store.buffer, store.index)?;
+        let apart = address.coefficient(vector.var);
+        let beside = |step: i64| {
+            let stored = |k: &i64| seen.stored.contains(&(store.buffer, address.clone().offset(step * k)));
+            (1..apart).take_while(stored).count() as i64
+        };
+        let unrolled = |e: &&Expanded| e.lanes.is_none() && address.coefficient(e.var).abs() == 1;
+        let copies = store.around.iter().find(unrolled).map_or(1.0, |e| e.copies) as i64;
+        let all = (2..=columns::CLOSE).contains(&apart) && (1 + beside(1) + beside(-1)).max(copies) >= apart;
+        if !all {
+            return None;
+        }
+        let bytes = self.nest.buffer(store.buffer).dtype.bytes();
+        let (joined, stores) = self.target.interleaved_moves(apart, bytes, vector.lanes.unwrap_or(1.0) as usize);
+        Some((joined + stores) / apart as f64)
     }
 
     /// Slots of the ports of one access, as often as a load of a whole vector has one.
