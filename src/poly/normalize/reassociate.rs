@@ -7,29 +7,46 @@
 //! same loops, as `E[i][j]` does where a statement before computes it from `A[i][j-1]`. Floats are rounded in that order, by
 //! every stage that follows. Of a minimum of floats to which something is added each operand gets its own addition, as in
 //! `min(A[i][j-1] + c, B[j] + c)`, where that leaves the latest operand one addition and one minimum: rounding is monotonic, so
-//! that the value is the same but for sums of opposite infinities.
+//! that the value is the same but for sums of opposite infinities. [`products`] leaves one fused operation of a product and a sum.
+//!
+//! Where a condition chooses between such a value and its minimum with an earlier one, it chooses the earlier operand instead,
+//! of integers: `min(A[i][j-1], select(c, B[j], greatest))` for `select(c, min(A[i][j-1], B[j]), A[i][j-1])`.
 //!
 //! Invariant: a sum of which two operands read the same element keeps its order, so that the compensation of rounding errors,
 //! as by Kahan, stays what it is.
 
-use crate::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, UnaryOp, Var};
+mod products;
+
+use crate::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, Scalar, UnaryOp, Var};
 use crate::poly::schedule::TimeDimension;
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Statement, StatementId};
+use crate::runtime::DType;
 
 /// Reorders the operands of each statement.
 pub fn reassociate(scop: &Scop) -> Scop {
     let mut out = scop.clone();
     for id in scop.ids() {
         let s = scop.statement(id);
-        if s.body.reads(s.target) && !s.is_scatter() {
-            let recurrence = recurrence(scop, id);
+        let recurrence = recurrence(scop, id);
+        if !s.is_scatter() && recurrence.is_cyclic() {
             let dtype = |b: BufferId| scop.tensors[b.0 as usize].dtype;
             out.statements[id.0 as usize].body = s.body.rewrite(&mut |e| match e {
-                Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..) => ordered(&recurrence, e, BinaryOp::Add, false),
+                Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..) => {
+                    let dtype = e.dtype(&dtype);
+                    recurrence.latest_fused(ordered(&recurrence, e, BinaryOp::Add, false), dtype)
+                }
+                Expr::Binary(BinaryOp::Mul, ..) => {
+                    let dtype = e.dtype(&dtype);
+                    recurrence.distributed_product(e, dtype)
+                }
                 Expr::Binary(op @ (BinaryOp::Min | BinaryOp::Max), ..) => {
                     let float = e.dtype(&dtype).is_float();
                     ordered(&recurrence, e, op, float)
+                }
+                Expr::Select(condition, value, kept) => {
+                    let dtype = kept.dtype(&dtype);
+                    recurrence.chosen_before(*condition, *value, *kept, dtype)
                 }
                 e => e,
             });
@@ -161,6 +178,36 @@ enum Age {
 }
 
 impl Recurrence<'_> {
+    /// Returns true if the statement may follow from itself: it reads its target, or another statement of its loops does, and
+    /// writes something that it reads.
+    fn is_cyclic(&self) -> bool {
+        let reads_others = |others: &[&Statement]| others.iter().any(|other| self.s.body.reads(other.target));
+        self.s.body.reads(self.s.target) || self.body.len() > 1 && reads_others(&self.body)
+    }
+
+    /// The selection between `value` and `kept`. Where `value` is an extreme of `kept`, an integer, and of an operand that is
+    /// known earlier, as is the condition, it is the extreme of `kept` and of what the condition chooses.
+    fn chosen_before(&self, condition: Expr, value: Expr, kept: Expr, dtype: DType) -> Expr {
+        let extreme = match &value {
+            Expr::Binary(op @ (BinaryOp::Min | BinaryOp::Max), a, b) if dtype.is_integer() => {
+                let operand = if **a == kept { Some(b) } else { (**b == kept).then_some(a) };
+                operand.and_then(|operand| {
+                    let latest = self.age(&kept);
+                    let is_earlier = self.age(operand) < latest && self.age(&condition) < latest;
+                    let neutral = Scalar::neutral(*op, dtype).ok().filter(|_| is_earlier)?;
+                    Some((*op, (**operand).clone(), neutral))
+                })
+            }
+            _ => None,
+        };
+        match extreme {
+            Some((op, operand, neutral)) => {
+                Expr::binary(op, kept, Expr::select(condition, operand, Expr::Const(neutral)))
+            }
+            None => Expr::select(condition, value, kept),
+        }
+    }
+
     /// The operands of a minimum or maximum, where the latest, if it is the sum of such a chain and an earlier value, is in its
     /// place one sum for each operand of that chain.
     fn distributed(&self, terms: Vec<Term>, op: BinaryOp) -> Vec<Term> {
@@ -311,14 +358,19 @@ mod tests {
 
     /// The body of the last statement of two loops that read and write three arrays.
     fn last_body(statements: &str) -> String {
+        let scop = scop_of(statements);
+        let bodies = scop.lines().take_while(|line| line.trim() != "order").filter_map(|line| line.split_once(" = "));
+        bodies.last().unwrap().1.trim_end_matches(';').to_string()
+    }
+
+    /// Statements in loops over i and j, as the ILP gets them.
+    fn scop_of(statements: &str) -> String {
         let text = format!(
             "loop t(N = 9) {{\nf32 A[N+1][N+1]\nf32 E[N+1][N+1]\nf32 F[N+1][N+1]\nf32 B[N+1]\nfor i in 1..N for j in 1..N {{\n{statements}\n}}}}"
         );
         let file = language::parse("t", &text).unwrap();
         let lowered = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap();
-        let scop = lowered.normal().unwrap().to_string();
-        let bodies = scop.lines().take_while(|line| line.trim() != "order").filter_map(|line| line.split_once(" = "));
-        bodies.last().unwrap().1.trim_end_matches(';').to_string()
+        lowered.normal().unwrap().to_string()
     }
 
     #[test]
@@ -329,6 +381,36 @@ mod tests {
         let inside =
             body("f32 A[N+1][N+1]\ni32 B[N+1]", "A[i][j] = f32(min(min(i32(A[i-1][j]), i32(A[i][j-1])) + B[j], B[i]))");
         assert!(inside.contains("+ B[j + 2]), B[i + 1])") && inside.matches("+ B[j + 2]").count() == 1, "{inside}");
+    }
+
+    #[test]
+    fn conditions_choose_the_operand_that_is_known_before() {
+        let i = "i32 A[N+1][N+1]\ni32 B[N+1]";
+        for (statement, expected) in [
+            (
+                "A[i][j] = select(B[i] > 0, min(A[i][j-1], B[j]), A[i][j-1])",
+                "min(A[i + 1][j + 1], select(gt(B[i + 1], i32(0)), B[j + 2], i32(2147483647)))",
+            ),
+            // one condition in another, and a maximum
+            (
+                "A[i][j] = select(B[j] > 0, select(B[i] > 0, max(B[j], A[i][j-1]), A[i][j-1]), A[i][j-1])",
+                "max(A[i + 1][j + 1], select(gt(B[j + 2], i32(0)), select(gt(B[i + 1], i32(0)), B[j + 2], i32(-2147483648)), i32(-2147483648)))",
+            ),
+            // the condition is as late, or the other operand is
+            (
+                "A[i][j] = select(A[i][j-1] > 0, min(A[i][j-1], B[j]), A[i][j-1])",
+                "select(gt(A[i + 1][j + 1], i32(0)), min(A[i + 1][j + 1], B[j + 2]), A[i + 1][j + 1])",
+            ),
+            (
+                "A[i][j] = select(B[i] > 0, min(A[i][j-1], A[i-1][j]), A[i-1][j])",
+                "select(gt(B[i + 1], i32(0)), min(A[i + 1][j + 1], A[i][j + 2]), A[i][j + 2])",
+            ),
+        ] {
+            assert_eq!(body(i, statement), expected, "{statement}");
+        }
+        // floats have no value that every minimum leaves as it is, not a number among them
+        let f = body("f32 A[N+1][N+1]\nf32 B[N+1]", "A[i][j] = select(B[i] > 0, min(A[i][j-1], B[j]), A[i][j-1])");
+        assert!(f.starts_with("select("), "{f}");
     }
 
     #[test]
@@ -375,6 +457,50 @@ mod tests {
         ] {
             assert_eq!(last_body(&statements), expected, "{statements}");
         }
+    }
+
+    #[test]
+    fn products_leave_one_operation_between_iterations() {
+        let a = "f32 A[N+1][N+1]\nf32 B[N+1]";
+        for (statement, expected) in [
+            // the sum does not round the product of the element before
+            ("A[i][j] = 0.25 * B[j] + 0.5 * A[i][j-1]", "((f32(0.5) * A[i + 1][j + 1]) + (f32(0.25) * B[j + 2]))"),
+            ("A[i][j] = 0.25 * B[j] - 0.5 * A[i][j-1]", "((f32(0.25) * B[j + 2]) - (f32(0.5) * A[i + 1][j + 1]))"),
+            ("A[i][j] = 0.5 * A[i][j-1] - 0.25 * B[j]", "((f32(0.5) * A[i + 1][j + 1]) + neg((f32(0.25) * B[j + 2])))"),
+            // a product for each operand
+            (
+                "A[i][j] = 0.25 * (A[i][j-1] + A[i-1][j] + B[j])",
+                "((f32(0.25) * A[i + 1][j + 1]) + (f32(0.25) * (B[j + 2] + A[i][j + 2])))",
+            ),
+            (
+                "A[i][j] = B[i] + (B[j] - A[i][j-1]) * 0.25",
+                "((B[i + 1] + (f32(0.25) * B[j + 2])) - (f32(0.25) * A[i + 1][j + 1]))",
+            ),
+            // of two constants one
+            (
+                "A[i][j] = 0.5 * (B[i] + 0.25 * (A[i][j-1] + A[i-1][j]))",
+                "((f32(0.125) * A[i + 1][j + 1]) + (f32(0.5) * (B[i + 1] + (f32(0.25) * A[i][j + 2]))))",
+            ),
+            // the operands are of one age, or the latest is no element
+            ("A[i][j] = 0.5 * (A[i-1][j] + B[j] * A[i-1][j])", "(f32(0.5) * (A[i][j + 2] + (B[j + 2] * A[i][j + 2])))"),
+            ("A[i][j] = 0.5 * (B[j] + B[i] * A[i][j-1])", "(f32(0.5) * (B[j + 2] + (B[i + 1] * A[i + 1][j + 1])))"),
+        ] {
+            assert_eq!(body(a, statement), expected, "{statement}");
+        }
+        // integers
+        let i = body("i32 A[N+1][N+1]\ni32 B[N+1]", "A[i][j] = 3 * (A[i][j-1] + B[j])");
+        assert_eq!(i, "(i32(3) * (A[i + 1][j + 1] + B[j + 2]))");
+    }
+
+    #[test]
+    fn statements_that_follow_from_themselves_through_a_later_one_are_ordered() {
+        let statements = "E[i][j] = A[i][j-1] + B[j] + F[i][j]\nA[i][j] = E[i][j]";
+        let scop = scop_of(statements);
+        assert!(scop.contains("= ((B[j + 1] + F[i + 1][j + 1]) + A[i + 1][j]);"), "{scop}");
+        // nothing goes round
+        let statements = "E[i][j] = F[i][j-1] + B[j] + B[i]\nF[i][j] = A[i][j]";
+        let scop = scop_of(statements);
+        assert!(scop.contains("= ((F[i + 1][j] + B[j + 1]) + B[i + 1]);"), "{scop}");
     }
 
     #[test]
