@@ -103,6 +103,12 @@ impl Target {
             return (distance * (bytes * lanes) as i64 == self.vector_bytes as i64).then_some(1);
         }
         if self.isa != Isa::Neon && bytes <= 2 && !store && distance > 1 {
+            let in_block = distance * 3 * bytes as i64 + bytes as i64 <= 16;
+            let near = distance * bytes as i64 * (lanes as i64 - 1) < 64 && distance * (bytes as i64) < 4;
+            if in_block && near && 4 * lanes == self.vector_bytes {
+                // one load or two, a permutation or none, and a shuffle of the bytes of four lanes each
+                return Some(3);
+            }
             // blocks of 16 bytes are loaded, shuffled and merged, for each 16 bytes of elements
             let (part, parts) = (lanes.min(16 / bytes) as i64, (lanes * bytes).div_ceil(16) as i64);
             let blocks = (distance * bytes as i64 * (part - 1) + bytes as i64 + 15) / 16;

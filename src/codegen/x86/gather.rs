@@ -23,6 +23,9 @@ impl Gather for Emitter<'_> {
             self.op2(opcode::EXTEND_DQ, l.width(), l.register.number(), l.register.number());
             return Ok(());
         }
+        if let Some(starts) = l.lane_blocks(self.arch.evex) {
+            return self.gather_by_blocks(l, &starts);
+        }
         if let Some(starts) = l.narrow_blocks() {
             return self.gather_by_shuffles(l, &starts);
         }

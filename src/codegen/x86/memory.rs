@@ -127,6 +127,13 @@ pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
         Inst::VGather { .. } | Inst::VScatter { .. } if l.in_place(true, is_load(inst)).is_some() => {
             l.in_place(true, is_load(inst)).into_iter().collect()
         }
+        Inst::VGather { .. } if l.lane_blocks(true).is_some() => {
+            if l.ty.bytes() == 64 {
+                vec![l.span_mask()]
+            } else {
+                vec![]
+            }
+        }
         Inst::VGather { .. } if l.is_gathered_by_vectors(true) || l.narrow_blocks().is_some() => vec![],
         Inst::VGather { .. } if l.inserted().is_some() => vec![],
         Inst::VScatter { .. } if l.is_stored_reversed() => vec![],

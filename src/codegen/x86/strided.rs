@@ -106,6 +106,29 @@ impl Lanes {
             .then(|| (0..blocks).map(|b| (b * BLOCK).min(span - BLOCK)).collect())
     }
 
+    /// Returns the first byte of each 16 bytes from which a gather of bytes or halves shuffles four lanes into place: all are in one
+    /// register, or in two of 16 bytes that begin and end with the elements. Unlike [`Lanes::narrow_blocks`] this widens, too. `None` where
+    /// the elements of four lanes lie further apart.
+    pub(super) fn lane_blocks(&self, evex: bool) -> Option<Vec<usize>> {
+        let (size, lanes, lane) = (self.mem.bytes(), usize::from(self.ty.lanes), self.lane_bytes());
+        let widening = self.widening()?;
+        let simple =
+            matches!(widening, Widening::UnsignedByte | Widening::SignedByte | Widening::Half | Widening::SignedHalf);
+        self.narrow_blocks().filter(|_| simple && lane == 4)?;
+        let (stride, four) = (self.stride as usize, BLOCK / lane);
+        let (blocks, span) = (lanes / four, stride * (lanes - 1) + size);
+        let fits = stride * (four - 1) + size <= BLOCK && if blocks == 4 { evex && span <= 64 } else { blocks == 2 };
+        fits.then(|| match blocks {
+            2 => vec![0, (stride * four).min(span - BLOCK)],
+            _ => (0..blocks).map(|b| b * stride * four).collect(),
+        })
+    }
+
+    /// The bytes that [`Lanes::lane_blocks`] loads into one register.
+    pub(super) fn span_mask(&self) -> u64 {
+        u64::MAX >> (64 - (self.stride as usize * (usize::from(self.ty.lanes) - 1) + self.mem.bytes()))
+    }
+
     /// Returns true if a gather by [`Lanes::narrow_blocks`] joins several parts of 16 bytes.
     pub(super) fn has_narrow_parts(&self) -> bool {
         usize::from(self.ty.lanes) * self.mem.bytes() > BLOCK
@@ -159,6 +182,37 @@ impl Emitter<'_> {
         }
         if let Some(widening) = l.widening().filter(|w| *w != Widening::Same) {
             self.op2(extension(widening, l.lane_bytes()), l.width(), d, d);
+        }
+        Ok(())
+    }
+
+    /// Bytes or halves of which four lanes lie within 16 bytes: these bytes are moved into the block of the register where the lanes
+    /// are, and shuffled into place.
+    pub(super) fn gather_by_blocks(&mut self, l: &Lanes, starts: &[usize]) -> Result<()> {
+        let (d, w, lane, size, stride) =
+            (l.register.number(), l.width(), l.lane_bytes(), l.mem.bytes(), l.stride as usize);
+        if let [_, second] = *starts {
+            self.load(opcode::LOAD_PS, Width::X, d, at(&l.addr, 0)?);
+            let e = self.plain(opcode::INSERT_128, w, d, d, Rm::Memory(at(&l.addr, second as i64)?));
+            self.vector(Encoding { immediate: Some(1), ..e });
+        } else {
+            self.load_masked(opcode::LOAD_B, w, d, at(&l.addr, 0)?, Some(l.span_mask()));
+            let word = |i: usize| (starts[i / 4] / 4 + i % 4).min(w.bytes() / 4 - 1) as u32;
+            let index = (0..w.bytes() / 4).flat_map(|i| word(i).to_le_bytes()).collect();
+            let index = self.constant_register(w, self.temporaries.vector[0], index);
+            self.op3(opcode::PERMUTE_PS, w, d, index, d);
+        }
+        // an element with a sign lies at the upper end of its lane
+        let signed = matches!(l.widening(), Some(Widening::SignedByte | Widening::SignedHalf));
+        let offset = if signed { lane - size } else { 0 };
+        let from = |p: usize| {
+            let (i, byte) = (p / lane, p % lane);
+            let element = stride * i - starts[p / BLOCK];
+            if (offset..offset + size).contains(&byte) { (element + byte - offset) as u8 } else { 0x80 }
+        };
+        self.op3_constant(opcode::SHUFFLE_B, w, d, d, (0..w.bytes()).map(from).collect());
+        if signed {
+            self.shift_by(opcode::SHIFT_D, w, 4, d, d, 8 * offset as u8);
         }
         Ok(())
     }
