@@ -1,19 +1,20 @@
 //! Simplification of LoopNest: conditions become loop bounds, loops are split where a guard changes (index-set splitting).
 //!
 //! In: a verified nest. Out: a nest of the same meaning in which
-//! - conditions and guards that intervals decide are gone, and with them loops that never run;
-//! - a condition on everything in a serial loop is one of its bounds, or stands outside of it; one on a part of an innermost loop that no
-//!   iteration changes stands outside of two copies of the loop (`unswitch.rs`);
+//! - conditions, guards and comparisons of iterators that intervals decide are gone (`conditions.rs`), and with them loops that never run;
+//! - a condition on everything in a serial loop is one of its bounds, or stands outside of it; one on a part of an innermost loop, or in
+//!   its values, that no iteration changes stands outside of two copies of the loop (`unswitch.rs`);
 //! - a serial loop is split (`lo..a, a..b, b..hi`) where a condition over unrolled or vector variables changes between
 //!   holding for all of their values, for some and for none, so that in each part every unrolled instance knows its guards
-//!   (full and partial tiles are separated, as index-set splitting does); over variables that are not loops to be split,
-//!   the parts are branches;
+//!   (full and partial tiles are separated, as index-set splitting does), and an innermost loop where a condition on a part of it
+//!   or in its values changes that is over its variable alone; over variables that are not loops to be split, the parts are branches;
 //! - loops of one iteration are substituted; divisions that have one value or leave no remainder are folded, and the others
 //!   stand outside of the loops that they do not depend on.
 //!
 //! Splitting copies the body; the copies together are limited by [`COPIED_STORES`]. What is not split stays as it was.
 
 mod bounds;
+mod conditions;
 mod split;
 mod unswitch;
 
@@ -217,7 +218,7 @@ impl Simplifier<'_> {
         match e {
             Expr::Index(a) => Expr::Index(resolve(env, a)),
             Expr::Load(access) => self.access(access, env, facts),
-            e => e.map_children(&mut |e| self.expr(e, env, facts)),
+            e => conditions::decided(e.map_children(&mut |e| self.expr(e, env, facts)), facts),
         }
     }
 

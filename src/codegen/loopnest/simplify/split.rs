@@ -1,5 +1,7 @@
-//! Split points of a loop: the values at which conditions over unrolled variables change.
+//! Split points of a loop: the values at which conditions over unrolled variables change, and in a loop without others in it those at
+//! which guards and comparisons in values change that are over the loop alone.
 
+use super::conditions::{everywhere, is_straight, of_values};
 use super::{Env, Simplifier, resolve};
 use crate::codegen::loopnest::simplify::bounds::OldLoop;
 use crate::codegen::loopnest::{LoopKind, Stmt};
@@ -32,7 +34,8 @@ impl Simplifier<'_> {
         let (mut env, mut inside) = (env.clone(), facts.clone());
         env.insert(l.var, Affine::var(var));
         inside.enter_loop(var, &l.lower, &l.upper, l.step);
-        let mut search = Search { next: var.0 + 1, expanded: vec![], known: var.0 + 1, open: vec![] };
+        let axis = is_straight(l.body).then(|| (var, everywhere(l.body)));
+        let mut search = Search { next: var.0 + 1, expanded: vec![], axis, known: var.0 + 1, open: vec![] };
         search.statements(l.body, &mut env, &mut inside);
         let conditions: Vec<(i64, (i64, i64))> = search
             .open
@@ -51,7 +54,7 @@ impl Simplifier<'_> {
     /// quotient. `None` when no condition asks for it.
     pub fn versions(&mut self, stmts: &[Stmt], env: &mut Env, facts: &mut Facts) -> Option<Vec<Stmt>> {
         let known = self.vars.len() as u32;
-        let mut search = Search { next: known, expanded: vec![], known, open: vec![] };
+        let mut search = Search { next: known, expanded: vec![], axis: None, known, open: vec![] };
         search.statements(stmts, &mut env.clone(), &mut facts.clone());
         let axis = normal(&search.open.first()?.known).0;
         let conditions: Vec<(i64, (i64, i64))> = search
@@ -162,11 +165,13 @@ pub(super) fn expanded_size(body: &[Stmt]) -> i64 {
         .sum()
 }
 
-/// Collects the conditions of a body that its place does not decide and in which an expanded variable stands.
+/// Collects the conditions of a body that its place does not decide and in which an expanded variable stands, or in values the axis alone.
 struct Search {
     /// The next variable to bind for a loop of the body.
     next: u32,
     expanded: Vec<Var>,
+    /// The variable of a loop without others in it, and the conditions on everything in it.
+    axis: Option<(Var, Vec<Affine>)>,
     /// Variables before this one are known at the place, the loop in question included; the others are bound further in.
     known: u32,
     open: Vec<OpenCondition>,
@@ -174,7 +179,22 @@ struct Search {
 
 impl Search {
     fn condition(&mut self, c: Affine, facts: &Facts) {
-        if facts.decide(&c).is_some() || !self.expanded.iter().any(|v| c.uses(*v)) {
+        if self.expanded.iter().any(|v| c.uses(*v)) {
+            self.add(c, facts);
+        }
+    }
+
+    /// A condition that may be over the axis alone. One on everything in a loop becomes a bound.
+    fn on_axis(&mut self, c: &Affine, env: &Env, facts: &Facts) {
+        let Some((axis, everywhere)) = &self.axis else { return };
+        let resolved = resolve(env, c);
+        if matches!(resolved.terms[..], [(v, _)] if v == *axis) && !everywhere.contains(c) {
+            self.add(resolved, facts);
+        }
+    }
+
+    fn add(&mut self, c: Affine, facts: &Facts) {
+        if facts.decide(&c).is_some() {
             return;
         }
         let known = |t: &&(Var, i64)| t.0.0 < self.known;
@@ -202,6 +222,7 @@ impl Search {
                     let mut inside = facts.clone();
                     for c in conditions {
                         self.condition(resolve(env, c), &inside);
+                        self.on_axis(c, env, &inside);
                     }
                     conditions.iter().for_each(|c| inside.assume(resolve(env, c)));
                     if !inside.is_empty() {
@@ -237,6 +258,9 @@ impl Search {
         e.visit_accesses(&mut |a| accesses.push(a));
         for access in accesses {
             access.guard.iter().for_each(|g| self.condition(resolve(env, g), facts));
+        }
+        if self.axis.is_some() {
+            of_values(e).iter().for_each(|c| self.on_axis(c, env, facts));
         }
     }
 }

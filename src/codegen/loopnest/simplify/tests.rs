@@ -109,3 +109,36 @@ fn a_condition_that_no_iteration_changes_stands_outside_of_two_loops() {
     );
     assert_eq!((all.matches("for j").count(), all.matches("if ").count()), (1, 1), "{all}");
 }
+
+#[test]
+fn comparisons_of_iterators_in_values_are_decided_in_parts_of_loops() {
+    let of = |value: &str| {
+        simplified(&format!(
+            "kernel k {{ A: i32[64][64] argument 0 written; B: i32[64] argument 1;
+              parallel i in 0..64 {{ for j in 0..63 {{ A[i][j + 1] = (A[i][j] + {value}); }} }} }}"
+        ))
+    };
+    // one part for each side, one iteration on its own
+    let side = of("select(gt(index(j), i64(9)), B[j], i32(0))");
+    assert!(side.contains("for j in 0..10 {\n      A[i][j + 1] = (A[i][j] + i32(0));"), "{side}");
+    assert!(side.contains("for j#2 in 10..63 {\n      A[i][j#2 + 1] = (A[i][j#2] + B[j#2]);"), "{side}");
+    let one = of("select(eq(index(j), i64(9)), B[j], i32(0))");
+    assert!(one.contains("A[i][10] = (A[i][9] + B[9]);") && !one.contains("select"), "{one}");
+    // guards of what is read
+    let guard = of("(B[j - 3] if j - 3 >= 0 else i32(0))");
+    assert!(guard.contains("for j in 0..3 {") && !guard.contains("if "), "{guard}");
+    // what no iteration changes stands outside of two loops, beside what data decides
+    let outside = of("select(and(gt(index(i), i64(2)), gt(B[j], i32(7))), B[j], i32(0))");
+    assert!(outside.contains("if i - 3 >= 0 {\n      for j in 0..63 {"), "{outside}");
+    assert_eq!((outside.matches("select(gt(B[").count(), outside.matches("i32(0));").count()), (1, 1), "{outside}");
+    // of two iterators
+    let both = of("select(gt(index(i + j), i64(9)), B[j], i32(0))");
+    assert_eq!(
+        (both.matches("for j").count(), both.matches("select(gt(index(i + j), i64(9))").count()),
+        (1, 1),
+        "{both}"
+    );
+    // always
+    let always = of("select(or(lt(index(j), i64(63)), gt(B[j], i32(7))), B[j], i32(0))");
+    assert!(always.contains("A[i][j + 1] = (A[i][j] + B[j]);"), "{always}");
+}

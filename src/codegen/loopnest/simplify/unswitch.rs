@@ -2,6 +2,7 @@
 //! stands outside of two copies of it, in which it is known. What one copy keeps in registers from one iteration to the next would pass through
 //! memory where the condition may hold or not.
 
+use super::conditions::{everywhere, is_straight, of_parts};
 use super::split::expanded_size;
 use super::{Env, Simplifier, resolve};
 use crate::codegen::loopnest::simplify::bounds::OldLoop;
@@ -35,30 +36,11 @@ impl Simplifier<'_> {
     }
 }
 
-/// Returns true if no loop and no division is in the body.
-fn is_straight(body: &[Stmt]) -> bool {
-    body.iter().all(|s| match s {
-        Stmt::Store { .. } => true,
-        Stmt::If { body, .. } => is_straight(body),
-        Stmt::Loop { .. } | Stmt::Let { .. } => false,
-    })
-}
-
-/// The first condition of a part of the body that is open, and that no iteration changes.
+/// The first condition of a part of the body, or in its values, that is open, and that no iteration changes.
 fn invariant(l: &OldLoop, env: &Env, facts: &Facts) -> Option<Affine> {
     let mut parts = vec![];
-    conditional_parts(l.body, &mut parts);
-    let everywhere =
-        |c: &Affine| l.body.iter().all(|s| matches!(s, Stmt::If { conditions, .. } if conditions.contains(c)));
-    let open = |c: &&Affine| !c.uses(l.var) && !everywhere(c) && facts.decide(&resolve(env, c)).is_none();
-    parts.into_iter().find(open).map(|c| resolve(env, c))
-}
-
-fn conditional_parts<'a>(body: &'a [Stmt], parts: &mut Vec<&'a Affine>) {
-    for s in body {
-        if let Stmt::If { conditions, body } = s {
-            parts.extend(conditions);
-            conditional_parts(body, parts);
-        }
-    }
+    of_parts(l.body, &mut parts);
+    let everywhere = everywhere(l.body);
+    let open = |c: &Affine| !c.uses(l.var) && !everywhere.contains(c) && facts.decide(&resolve(env, c)).is_none();
+    parts.into_iter().find(open).map(|c| resolve(env, &c))
 }
