@@ -108,7 +108,7 @@ fn free_pointers(nodes: &[Node], pointers: &[Pointer]) -> BTreeSet<Pointer> {
             }
             Node::Loop(l) => free.extend(without(free_pointers(&l.body, pointers), l.var)),
             Node::If { body, .. } => free.extend(free_pointers(body, pointers)),
-            Node::Splat { .. } | Node::Let { .. } | Node::Integer { .. } | Node::Choose { .. } => {}
+            Node::Splat { .. } | Node::Let { .. } | Node::Wrap { .. } | Node::Integer { .. } | Node::Choose { .. } => {}
         }
     }
     free
@@ -264,6 +264,12 @@ impl Flattener<'_> {
                     let of_quotient = interval.map(|(low, high)| (low.div_euclid(*divisor), high.div_euclid(*divisor)));
                     self.intervals.set(*var, of_quotient);
                     self.define(*var, quotient, &nodes[i + 1..])?;
+                }
+                Node::Wrap { var, mem, value } => {
+                    self.intervals.set(*var, dtype_range(*mem));
+                    let (dst, src) = (self.gpr(), self.affine(value)?);
+                    self.push(Inst::Extend { dst, mem: *mem, src });
+                    self.define(*var, dst, &nodes[i + 1..])?;
                 }
                 Node::Integer { var, op, a, b } => {
                     self.intervals.set(*var, None);

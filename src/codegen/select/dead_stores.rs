@@ -30,7 +30,7 @@ fn remove_from(body: &mut Vec<Node>, pointers: &[Pointer]) {
                 overwritten.clear();
                 remove_from(body, pointers);
             }
-            Node::Splat { .. } | Node::Let { .. } | Node::Integer { .. } | Node::Choose { .. } => {}
+            Node::Splat { .. } | Node::Let { .. } | Node::Wrap { .. } | Node::Integer { .. } | Node::Choose { .. } => {}
         }
     }
     dead.into_iter().for_each(|index| drop(body.remove(index)));

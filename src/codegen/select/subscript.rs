@@ -1,8 +1,8 @@
 //! Subscripts from data: integers in general-purpose registers.
 //!
 //! In: an integer expression that is one for all lanes. Out: an affine form over variables that general-purpose registers hold. Loads,
-//! sums, products, extremes, masks and quotients by constants are computed there, as 64-bit integers, where no value leaves its type;
-//! anything else is computed as a vector and read back from memory.
+//! sums, products, extremes, masks and quotients by constants are computed there, as 64-bit integers that are brought back into their type
+//! where they may have left it; anything else is computed as a vector and read back from memory.
 
 use crate::codegen::select::access::memory_type;
 use crate::codegen::select::grown;
@@ -15,6 +15,14 @@ use crate::runtime::DType;
 
 /// Wide enough for any subscript, small enough for sums of products.
 const UNKNOWN: (i64, i64) = (-(1 << 40), 1 << 40);
+
+/// Largest factor of integers of 32 bits whose products are far from the limits of 64 bits.
+const MOST_FACTOR: u64 = 1 << 29;
+
+/// Returns true for integers of up to 32 bits.
+fn wraps(dtype: DType) -> bool {
+    matches!(dtype, DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::I32 | DType::U32)
+}
 
 impl Selector<'_> {
     /// Integers as affine forms over runtime variables, computed in general registers.
@@ -50,32 +58,29 @@ impl Selector<'_> {
             Expr::Load(access) => {
                 let dtype = self.nest.buffer(access.buffer).dtype;
                 let open = access.guard.iter().any(|g| self.facts.decide(&self.resolve(g)) != Some(true));
-                let extends = matches!(dtype, DType::U32 | DType::U64) || dtype.is_storage();
-                if dtype.is_float() || extends || open || self.in_registers(access.buffer) {
+                let beyond = dtype == DType::U64 || dtype.is_storage();
+                if dtype.is_float() || beyond || open || self.in_registers(access.buffer) {
                     return Ok(None);
                 }
                 let a = self.address(access.buffer, &access.index)?;
                 let size = self.element(a.buffer);
                 let (addr, span) = self.operand(a.buffer, &a.linear.scale(size), size);
-                let mem = memory_type(dtype);
+                let mem = if dtype == DType::U32 { dtype } else { memory_type(dtype) };
                 let range = dtype_range(dtype).unwrap_or(UNKNOWN);
                 let var = self.integer_node(range, Some(span), |var| Node::LoadInt { var, addr, mem });
                 Some(Affine::var(var))
             }
             Expr::Cast(DType::I64, a) => self.try_integer(a)?,
-            Expr::Cast(_, a) => self.try_integer(a)?.filter(|value| self.is_exact(e, value)),
-            Expr::Binary(op, a, b) => {
-                let operands = [a.as_ref(), b.as_ref()];
-                let (Some(a), Some(b)) = (self.try_integer(a)?, self.try_integer(b)?) else { return Ok(None) };
-                // sums and products of what is read are taken as subscripts that lie in their dimension
+            Expr::Cast(..) => self.exact(e)?,
+            Expr::Binary(op, x, y) => {
+                // sums and products of what is read are taken as subscripts that lie in their dimension; those of u32 wrap
                 let narrow = |e: &Expr| matches!(e, Expr::Cast(t, _) if *t != DType::I64);
                 let sums = matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max);
-                let checks = !sums || e.any(&mut |e| narrow(e));
-                let exact = !checks || self.is_exact(operands[0], &a) && self.is_exact(operands[1], &b);
-                if !exact {
-                    return Ok(None);
+                if !sums || dtype_of(self.nest, e) == DType::U32 || e.any(&mut |e| narrow(e)) {
+                    return self.exact(e);
                 }
-                self.operation(*op, a, b).filter(|value| !checks || self.is_exact(e, value))
+                let (Some(a), Some(b)) = (self.try_integer(x)?, self.try_integer(y)?) else { return Ok(None) };
+                self.operation(*op, a, b)
             }
             Expr::Select(c, yes, no) => {
                 let Expr::Compare(op, x, y) = c.as_ref() else { return Ok(None) };
@@ -104,6 +109,48 @@ impl Selector<'_> {
         })
     }
 
+    /// The value of an integer expression, brought back into its type where it may have left it.
+    fn exact(&mut self, e: &Expr) -> Selected<Option<Affine>> {
+        let value = self.congruent(e)?;
+        Ok(value.and_then(|value| self.wrapped(e, value)))
+    }
+
+    /// A number with the low bits of an integer expression, those of its type; far from the limits of 64 bits.
+    fn congruent(&mut self, e: &Expr) -> Selected<Option<Affine>> {
+        let value = match e {
+            Expr::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b) => {
+                let (Some(a), Some(b)) = (self.congruent(a)?, self.congruent(b)?) else { return Ok(None) };
+                self.operation(*op, a, b)
+            }
+            Expr::Binary(op, a, b) => {
+                let (Some(a), Some(b)) = (self.exact(a)?, self.exact(b)?) else { return Ok(None) };
+                let far = |a: &Affine| a.is_constant() && a.constant.unsigned_abs() > MOST_FACTOR;
+                if *op == BinaryOp::Mul && (far(&a) || far(&b)) { None } else { self.operation(*op, a, b) }
+            }
+            Expr::Cast(to, a) if *to != DType::I64 && dtype_of(self.nest, a).bytes() >= to.bytes() => {
+                let integer = wraps(dtype_of(self.nest, a)) || dtype_of(self.nest, a) == DType::I64;
+                if integer { self.congruent(a)? } else { None }
+            }
+            Expr::Cast(_, a) => self.exact(a)?,
+            _ => return Ok(self.try_integer(e)?.filter(|value| self.is_exact(e, value))),
+        };
+        Ok(value.and_then(|value| {
+            let (least, most) = self.facts.bounds(&value);
+            let near = UNKNOWN.0 <= least && most <= UNKNOWN.1;
+            if near { Some(value) } else { self.wrapped(e, value) }
+        }))
+    }
+
+    /// The value of the type of `e` with the low bits of `value`; `None` for types of 64 bits that `value` may leave.
+    fn wrapped(&mut self, e: &Expr, value: Affine) -> Option<Affine> {
+        if self.is_exact(e, &value) {
+            return Some(value);
+        }
+        let mem = Some(dtype_of(self.nest, e)).filter(|&dtype| wraps(dtype))?;
+        let range = dtype_range(mem)?;
+        Some(Affine::var(self.integer_node(range, None, |var| Node::Wrap { var, mem, value: value.clone() })))
+    }
+
     /// Returns true if the values of an integer expression, computed in 64 bits, are known to lie in its type.
     fn is_exact(&self, e: &Expr, value: &Affine) -> bool {
         let dtype = dtype_of(self.nest, e);
@@ -118,7 +165,7 @@ impl Selector<'_> {
     /// An operation on integers; `None` for those that take more than a few instructions.
     fn operation(&mut self, op: BinaryOp, a: Affine, b: Affine) -> Option<Affine> {
         let ((la, ha), (lb, hb)) = (self.facts.bounds(&a), self.facts.bounds(&b));
-        let amount = || Some(b.constant).filter(|n| b.is_constant() && (0..32).contains(n));
+        let amount = || Some(b.constant).filter(|n| b.is_constant() && (0..30).contains(n));
         let divisor = || Some(b.constant).filter(|&n| b.is_constant() && n > 0);
         let (op, range) = match op {
             BinaryOp::Add => return Some(a.add_scaled(&b, 1)),
@@ -170,6 +217,7 @@ mod tests {
     fn scratch(index: &str) -> u64 {
         let text = format!(
             "kernel p {{ P: u8[40] argument 0; Q: i32[40] argument 1; H: i32[1024] argument 2 written; L: i64[40] argument 3;
+             U: u32[40] argument 4;
              for i in 0..40 {{ H[{index}] add = i32(1); }} }}"
         );
         check(&parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}")), 1)[0].scratch_bytes
@@ -185,18 +233,39 @@ mod tests {
             "@and(Q[i], i32(15))",
             "@mod(cast i32(P[i]), i32(10))",
             "@cast i64(cast i32(P[i]))",
+            "@and(U[i], u32(15))",
+            "@(and(U[i], u32(63)) / u32(7))",
+            "@mod((U[i] + u32(2)), u32(1000))",
+            "@(cast i64(and(U[i], u32(15))) + i64(2))",
         ] {
             assert_eq!(scratch(index), 0, "{index}");
         }
     }
 
     #[test]
-    fn integers_that_wrap_are_not() {
-        // 200 is -56 as i8
-        assert!(scratch("@(cast i32(cast i8(P[i])) + i32(128))") > 0);
+    fn integers_that_wrap_are_brought_back_in_general_registers() {
+        for index in [
+            // 200 is -56 as i8
+            "@(cast i32(cast i8(P[i])) + i32(128))",
+            "@mod(((cast i32(index(i)) + Q[i]) + i32(200)), i32(200))",
+            "@mod((Q[i] * i32(2147)), i32(150))",
+            "@and((Q[i] * Q[i]), i32(1023))",
+            "@mod(max((Q[i] + Q[i]), i32(-7)), i32(300))",
+            "@mod((U[i] * U[i]), u32(1000))",
+            "@cast u8((Q[i] - i32(3)))",
+        ] {
+            assert_eq!(scratch(index), 0, "{index}");
+        }
+    }
+
+    #[test]
+    fn integers_of_64_bits_that_wrap_are_not() {
         // a quotient is a product only for dividends of a known range
         assert!(scratch("@mod(L[i], i64(10))") > 0);
+        // a product that 64 bits do not hold
+        assert!(scratch("@mod((U[i] * u32(2654435761)), u32(1000))") > 0);
     }
+
     #[test]
     fn indices_that_are_added_to_a_computed_subscript_are_neighbours() {
         let gathers = |index: &str| {

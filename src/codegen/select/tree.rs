@@ -28,6 +28,12 @@ pub enum Node {
         value: Affine,
         divisor: i64,
     },
+    /// `var =` the integer of this type with the low bits of `value`.
+    Wrap {
+        var: Var,
+        mem: DType,
+        value: Affine,
+    },
     /// `var = op(a, b)`.
     Integer {
         var: Var,
@@ -97,6 +103,7 @@ impl Node {
     pub fn defines(&self) -> Option<Var> {
         match self {
             Node::Let { var, .. }
+            | Node::Wrap { var, .. }
             | Node::Integer { var, .. }
             | Node::Choose { var, .. }
             | Node::LoadInt { var, .. } => Some(*var),
@@ -108,7 +115,7 @@ impl Node {
     pub fn visit_values(&self, f: &mut impl FnMut(&Affine)) {
         match self {
             Node::Inst(_) | Node::LoadInt { .. } => {}
-            Node::Splat { value, .. } | Node::Let { value, .. } => f(value),
+            Node::Splat { value, .. } | Node::Let { value, .. } | Node::Wrap { value, .. } => f(value),
             Node::Integer { a, b, .. } => {
                 f(a);
                 f(b);

@@ -56,7 +56,11 @@ pub fn instructions(nodes: &[Node], f: &mut impl FnMut(&Inst)) {
             Node::Inst(inst) => f(inst),
             Node::Splat { dst, ty, .. } => f(&Inst::VSplat { dst: *dst, ty: *ty, src: Gpr(0) }),
             Node::Loop(Loop { body, .. }) | Node::If { body, .. } => instructions(body, f),
-            Node::Let { .. } | Node::Integer { .. } | Node::Choose { .. } | Node::LoadInt { .. } => {}
+            Node::Let { .. }
+            | Node::Wrap { .. }
+            | Node::Integer { .. }
+            | Node::Choose { .. }
+            | Node::LoadInt { .. } => {}
         }
     }
 }
