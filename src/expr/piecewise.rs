@@ -16,6 +16,12 @@ pub const PERIODS: i64 = 3;
 /// Most pieces of an expression.
 const PIECES: usize = 32;
 
+/// Greatest divisor and greatest factor of a product.
+const FACTOR: u64 = 1 << 40;
+
+/// Greatest coefficient and greatest value: sums, and products with numbers of up to [`FACTOR`] that are checked, stay inside of 64 bits.
+const VALUE: i128 = 1 << 60;
+
 /// A value where all of `conditions` are ≥ 0.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Piece<T> {
@@ -40,12 +46,12 @@ pub struct Division<'a> {
 /// The division that an expression is: `a / 3`, `a % 3`, `bit_and(a, 7)` or `shift_right(a, 3)`.
 pub fn division(e: &Expr) -> Option<Division<'_>> {
     let Expr::Binary(op, a, b) = e else { return None };
-    let k = constant(b)?;
+    let k = constant(b).filter(|k| k.unsigned_abs() < FACTOR)?;
     let of = |divisor, remainder, floor| Some(Division { dividend: a, divisor, remainder, floor });
     match op {
         BinaryOp::Div if k > 0 => of(k, false, false),
         BinaryOp::Mod if k > 0 => of(k, true, true),
-        BinaryOp::And if k > 0 && k < 1 << 40 && (k + 1) & k == 0 => of(k + 1, true, true),
+        BinaryOp::And if k > 0 && (k + 1) & k == 0 => of(k + 1, true, true),
         BinaryOp::ShiftRight if (0..40).contains(&k) => of(1 << k, false, true),
         _ => None,
     }
@@ -80,8 +86,11 @@ pub fn digits(a: &Affine, divisor: i64) -> (Affine, Affine) {
 /// The pieces of an integer expression; `None` where there are too many, or the expression reads data.
 pub fn pieces(e: &Expr, ranges: Ranges) -> Option<Vec<Piece<Affine>>> {
     let out = match e {
-        Expr::Index(a) => vec![Piece { conditions: vec![], value: a.clone() }],
-        Expr::Const(_) => vec![Piece { conditions: vec![], value: Affine::constant(constant(e)?) }],
+        Expr::Index(a) => vec![Piece { conditions: vec![], value: Some(a.clone()).filter(|a| is_small(a, ranges))? }],
+        Expr::Const(_) => {
+            let value = Some(Affine::constant(constant(e)?)).filter(|a| is_small(a, ranges))?;
+            vec![Piece { conditions: vec![], value }]
+        }
         Expr::Cast(_, a) => pieces(a, ranges)?,
         Expr::Unary(UnaryOp::Neg, a) => {
             pieces(a, ranges)?.into_iter().map(|p| Piece { value: p.value.scale(-1), ..p }).collect()
@@ -107,7 +116,8 @@ pub fn pieces(e: &Expr, ranges: Ranges) -> Option<Vec<Piece<Affine>>> {
         },
         Expr::Load(_) | Expr::Compare(..) | Expr::Bitcast(..) | Expr::Unary(..) => return None,
     };
-    let out = possible(out, ranges)?;
+    let small = |p: &Piece<Affine>| is_small(&p.value, ranges) && p.conditions.iter().all(|c| is_small(c, ranges));
+    let out = Some(out).filter(|out| out.iter().all(small)).and_then(|out| possible(out, ranges))?;
     // an operation of a narrow type may wrap
     let (low, high) = dtype_range(e.dtype(&|_| DType::I64))?;
     let fits = |p: &Piece<Affine>| p.value.bounds(ranges).0 >= low && p.value.bounds(ranges).1 <= high;
@@ -128,28 +138,19 @@ pub fn truths(e: &Expr, ranges: Ranges) -> Option<Vec<Piece<bool>>> {
         }
         Expr::Compare(op, a, b) => joined(&pieces(a, ranges)?, &pieces(b, ranges)?, |a, b| {
             let difference = a.add_scaled(b, -1);
-            let [less, equal, greater] = [
-                vec![difference.scale(-1).offset(-1)],
-                vec![difference.clone(), difference.scale(-1)],
-                vec![difference.offset(-1)],
-            ];
+            let holds = |op: CompareOp| match op {
+                CompareOp::Ge => vec![difference.clone()],
+                CompareOp::Gt => vec![difference.clone().offset(-1)],
+                CompareOp::Le => vec![difference.scale(-1)],
+                CompareOp::Lt => vec![difference.scale(-1).offset(-1)],
+                CompareOp::Eq | CompareOp::Ne => vec![difference.clone(), difference.scale(-1)],
+            };
             Some(match op {
-                CompareOp::Lt | CompareOp::Ge => {
-                    vec![
-                        (less.clone(), *op == CompareOp::Lt),
-                        (vec![less[0].scale(-1).offset(-1)], *op == CompareOp::Ge),
-                    ]
-                }
-                CompareOp::Gt | CompareOp::Le => {
-                    vec![
-                        (greater.clone(), *op == CompareOp::Gt),
-                        (vec![greater[0].scale(-1).offset(-1)], *op == CompareOp::Le),
-                    ]
-                }
                 CompareOp::Eq | CompareOp::Ne => {
                     let is = *op == CompareOp::Eq;
-                    vec![(less, !is), (equal, is), (greater, !is)]
+                    vec![(holds(CompareOp::Lt), !is), (holds(CompareOp::Eq), is), (holds(CompareOp::Gt), !is)]
                 }
+                op => vec![(holds(*op), true), (holds(op.opposite()), false)],
             })
         })?,
         _ => return None,
@@ -196,8 +197,8 @@ fn operation(op: BinaryOp, a: &Affine, b: &Affine) -> Option<Vec<(Vec<Affine>, A
     match op {
         BinaryOp::Add => always(a.add_scaled(b, 1)),
         BinaryOp::Sub => always(a.add_scaled(b, -1)),
-        BinaryOp::Mul if b.is_constant() => always(a.scale(b.constant)),
-        BinaryOp::Mul if a.is_constant() => always(b.scale(a.constant)),
+        BinaryOp::Mul if b.is_constant() => always(scaled(a, b.constant)?),
+        BinaryOp::Mul if a.is_constant() => always(scaled(b, a.constant)?),
         BinaryOp::Min | BinaryOp::Max => {
             let (low, high) = if op == BinaryOp::Min { (a, b) } else { (b, a) };
             let difference = high.add_scaled(low, -1);
@@ -205,6 +206,22 @@ fn operation(op: BinaryOp, a: &Affine, b: &Affine) -> Option<Vec<(Vec<Affine>, A
         }
         _ => None,
     }
+}
+
+/// `k·a`, unless a number leaves 64 bits.
+fn scaled(a: &Affine, k: i64) -> Option<Affine> {
+    let numbers = a.terms.iter().map(|t| t.1).chain([a.constant]);
+    let fits = |c: i64| (c as i128 * k as i128).abs() < VALUE;
+    (k.unsigned_abs() < FACTOR && numbers.into_iter().all(fits)).then(|| a.scale(k))
+}
+
+/// Returns true if neither the numbers of a form nor its values are near the limits of 64 bits.
+fn is_small(a: &Affine, ranges: Ranges) -> bool {
+    let most = |(v, c): (Var, i64)| {
+        let (low, high) = ranges(v);
+        (c as i128).abs() * (low as i128).abs().max((high as i128).abs()).max(1)
+    };
+    (a.constant as i128).abs() + a.terms.iter().map(|&t| most(t)).sum::<i128>() < VALUE
 }
 
 /// The pieces of what `f` makes of each two pieces.
@@ -301,6 +318,11 @@ mod tests {
         none(bin(BinaryOp::Div, i(), c(2)));
         none(bin(BinaryOp::Div, i() - c(1), c(6)));
         none(bin(BinaryOp::Mod, i(), i()));
+        // leaves 64 bits
+        none(bin(BinaryOp::And, i() * c(6364136223846793005), c(7)));
+        none(bin(BinaryOp::Mod, i() * c(1 << 39) * c(1 << 39), c(7)));
+        none(Expr::Index(Affine::constant(0).plus(Var(0), i64::MAX / 2)));
+        none(bin(BinaryOp::Mod, i(), c(i64::MAX)));
         // wraps in 8 bits
         none(Expr::cast(DType::U8, i() * c(100)));
     }
