@@ -125,6 +125,14 @@ fn a_target_that_does_not_move_is_written_after_the_loop() {
         stores(&format!("for i in 1..9 {{ for j in i..60 {{ {} {} }} }}", lanes("u", "A"), lanes("v", "B"))),
         (2, 0)
     );
+    // the second store leaves what is between its lanes
+    let all = "vector u in 0..15 { C[u + 1] = A[u][j]; }";
+    assert_eq!(
+        stores(&format!(
+            "for i in 1..9 {{ for j in i..60 {{ {all} vector v in 0..8 {{ C[2 * v + 1] = B[v][j]; }} }} }}"
+        )),
+        (2, 2)
+    );
     // no iteration, no store
     assert_eq!(stores("for i in 0..9 { for j in i + 1..6 { C[i] = max(C[i], A[i][j]); } }"), (1, 1));
 }
