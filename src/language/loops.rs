@@ -22,11 +22,11 @@ use crate::poly::analysis::index_range::unbounded_subscript;
 use crate::poly::analysis::legality::instance_name;
 use crate::poly::analysis::unwritten::{UnwrittenRead, unwritten_read};
 use crate::poly::normalize::rounding;
-use crate::poly::schedule::{Band, Node, Row, Schedule};
+use crate::poly::schedule::{Band, Node, Row, Schedule, SequencePart, in_sequence};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Polyhedron, Reduced};
-use crate::poly::statement::{Iterator, Role, StatementId, TensorDecl, ranges};
+use crate::poly::statement::{Iterator, Role, StatementId, TensorDecl, number, ranges};
 use std::collections::BTreeMap;
 
 /// Most statements of one program.
@@ -60,12 +60,11 @@ fn lower_from(program: &Program, sizes: &BTreeMap<String, i64>, origin: i64) -> 
     };
     let arrays = arrays(program, sizes)?;
     let isl = Isl::default();
-    let mut walk = Walk { sizes, origin, arrays: &arrays, isl, statements: vec![], names: vec![], spans: vec![] };
+    let mut walk = Walk { sizes, origin, arrays: &arrays, isl, statements: vec![], spans: vec![] };
     let order = walk.block(statements, &Nest::default())?;
     let root = order.map_or(Node::Sequence(vec![]), |(_, root)| root);
-    let names = unique(&walk.names);
     let (mut statements, spans) = (walk.statements, walk.spans);
-    statements.iter_mut().zip(names).for_each(|(s, name)| s.name = name);
+    number(&mut statements);
     let order = Schedule { root };
     let scop = Scop { name: program.name.text.clone(), tensors: arrays, statements, order, ..Scop::default() };
     scop.verify().map_err(|error| Diagnostic { span: program.name.span, error })?;
@@ -100,22 +99,6 @@ pub fn arrays(program: &Program, sizes: &BTreeMap<String, i64>) -> Checked<Vec<T
         out.push(TensorDecl::new(&name.text, array.dtype, shape, role));
     }
     Ok(out)
-}
-
-/// The names, numbered where several statements have one.
-fn unique(names: &[String]) -> Vec<String> {
-    let mut out: Vec<String> = vec![];
-    for name in names {
-        let several = names.iter().filter(|n| *n == name).count() > 1;
-        let mut k = 1;
-        let mut numbered = if several { format!("{name}_{k}") } else { name.clone() };
-        while out.contains(&numbered) || (several && names.contains(&numbered)) {
-            k += 1;
-            numbered = format!("{name}_{k}");
-        }
-        out.push(numbered);
-    }
-    out
 }
 
 /// The loops and conditions around a place.
@@ -162,7 +145,7 @@ impl Nest {
 }
 
 /// Statements below a place and their order.
-type Ordered = Option<(Vec<StatementId>, Node)>;
+type Ordered = Option<SequencePart>;
 
 struct Walk<'a> {
     sizes: &'a BTreeMap<String, i64>,
@@ -170,8 +153,6 @@ struct Walk<'a> {
     arrays: &'a [TensorDecl],
     isl: Isl,
     statements: Vec<crate::poly::statement::Statement>,
-    /// The label or else the target of each statement.
-    names: Vec<String>,
     /// The text of each statement.
     spans: Vec<Span>,
 }
@@ -182,10 +163,10 @@ impl Walk<'_> {
         for s in statements {
             children.extend(self.statement(s, nest)?);
         }
-        Ok(sequence(children))
+        Ok(in_sequence(children))
     }
 
-    fn statement(&mut self, s: &Statement, nest: &Nest) -> Checked<Vec<(Vec<StatementId>, Node)>> {
+    fn statement(&mut self, s: &Statement, nest: &Nest) -> Checked<Vec<SequencePart>> {
         match s {
             Statement::For { index, range, step, body } => {
                 let Some(inner) = self.enter(index, range, *step, nest)? else {
@@ -222,10 +203,9 @@ impl Walk<'_> {
                     let message = format!("a program of more than {STATEMENTS} statements");
                     return Err(Diagnostic::unsupported(a.span, message));
                 }
-                let statement = self.assign(a, nest)?;
-                self.statements.push(statement);
+                let name = a.label.as_ref().unwrap_or(&a.target).text.clone();
+                self.statements.push(crate::poly::statement::Statement { name, ..self.assign(a, nest)? });
                 self.spans.push(a.span);
-                self.names.push(a.label.as_ref().unwrap_or(&a.target).text.clone());
                 Ok(vec![(vec![id], Node::Leaf)])
             }
         }
@@ -435,16 +415,4 @@ fn outside(span: Span, decl: &TensorDecl, d: usize, form: &Affine, nest: &Nest, 
     let place = if values.is_empty() { String::new() } else { format!(" at {}", values.join(", ")) };
     let (is, extent) = (value(&nest.over_iterators(form)), decl.shape[d]);
     Diagnostic::invalid(span, format!("subscript {d} of `{}` is {is}{place}, outside of 0..{extent}", decl.name))
-}
-
-/// One after the other.
-fn sequence(mut children: Vec<(Vec<StatementId>, Node)>) -> Ordered {
-    match children.len() {
-        0 => None,
-        1 => children.pop(),
-        _ => {
-            let ids = children.iter().flat_map(|c| c.0.iter().copied()).collect();
-            Some((ids, Node::Sequence(children)))
-        }
-    }
 }

@@ -23,6 +23,17 @@ pub enum Node {
     Leaf,
 }
 
+/// The statements below a child of a sequence, and the child.
+pub type SequencePart = (Vec<StatementId>, Node);
+
+/// Parts that run one after the other as one; `None` of none.
+pub fn in_sequence(mut parts: Vec<SequencePart>) -> Option<SequencePart> {
+    match parts.len() {
+        0 | 1 => parts.pop(),
+        _ => Some((parts.iter().flat_map(|p| p.0.iter().copied()).collect(), Node::Sequence(parts))),
+    }
+}
+
 /// The place of the child of a sequence that a statement is below.
 pub fn child_of(children: &[(Vec<StatementId>, Node)], id: StatementId) -> Option<usize> {
     children.iter().position(|c| c.0.contains(&id))

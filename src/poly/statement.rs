@@ -90,6 +90,23 @@ pub fn unused_name(iterators: &[Iterator], name: &str) -> String {
     out
 }
 
+/// Numbers the names of statements where several have one.
+pub fn number(statements: &mut [Statement]) {
+    let names: Vec<String> = statements.iter().map(|s| s.name.clone()).collect();
+    let mut out: Vec<String> = vec![];
+    for name in &names {
+        let several = names.iter().filter(|n| *n == name).count() > 1;
+        let mut k = 1;
+        let mut numbered = if several { format!("{name}_{k}") } else { name.clone() };
+        while out.contains(&numbered) || (several && names.contains(&numbered)) {
+            k += 1;
+            numbered = format!("{name}_{k}");
+        }
+        out.push(numbered);
+    }
+    statements.iter_mut().zip(out).for_each(|(s, name)| s.name = name);
+}
+
 /// One equation of a tensor expression, over the box of its iterators ([`Var`] i is iterator i). The first `outer`
 /// iterators are free (they name an element of the target); the rest are reduced with `reduce`, from its neutral
 /// element: `target[write] = reduce over the rest of body`. Where a condition (`affine ≥ 0`) fails nothing is combined.

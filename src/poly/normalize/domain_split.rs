@@ -17,11 +17,11 @@ use crate::expr::interval::Facts;
 use crate::expr::piecewise::{Piece, division, pieces, truths};
 use crate::expr::{Access, Affine, BinaryOp, Expr, Index, Scalar, Var};
 use crate::poly::analysis::quasi_affine::{QuasiAffine, quasi_affine};
-use crate::poly::schedule::{Band, Node, Row, Schedule};
+use crate::poly::schedule::{Band, Node, Row, Schedule, SequencePart, in_sequence};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::Polyhedron;
-use crate::poly::statement::{Statement, StatementId, TensorDecl, ranges, write_and_computed};
+use crate::poly::statement::{Statement, StatementId, TensorDecl, number, ranges, write_and_computed};
 use crate::runtime::Result;
 
 /// Most statements of the result. A program that would have more has its loops over remainders alone, or stays as it is. Unmeasured.
@@ -56,7 +56,7 @@ fn decided(scop: &Scop, cuts: bool) -> Result<Scop> {
     let root = splitter.node(&scop.order.root, &ids, &Part::default(), 0)?;
     let mut out = splitter.out;
     out.order = Schedule { root: root.map_or(Node::Sequence(vec![]), |(_, root)| root) };
-    loop_division::rename(&mut out.statements);
+    number(&mut out.statements);
     Ok(out)
 }
 
@@ -70,8 +70,6 @@ struct Part {
     /// Loops that run over a part of their values: loop, first and last value.
     intervals: Vec<(usize, i64, i64)>,
 }
-
-type SequencePart = (Vec<StatementId>, Node);
 
 struct Splitter<'a> {
     scop: &'a Scop,
@@ -93,7 +91,7 @@ impl Splitter<'_> {
                 for (ids, child) in children {
                     parts.extend(self.node(child, ids, part, depth)?);
                 }
-                loop_division::in_sequence(parts)
+                in_sequence(parts)
             }
             Node::Band(band, child) => self.rows(&band.rows, child, ids, part, depth)?,
         })
@@ -119,12 +117,12 @@ impl Splitter<'_> {
                 let inside = self.rows(inner, child, ids, &part, depth + 1)?;
                 below.extend(inside.map(|inside| self.around(row, inside)));
             }
-            return Ok(loop_division::in_sequence(below));
+            return Ok(in_sequence(below));
         }
         for part in parts {
             below.extend(self.rows(inner, child, ids, &part, depth + 1)?);
         }
-        Ok(loop_division::in_sequence(below).map(|inside| self.around(row, inside)))
+        Ok(in_sequence(below).map(|inside| self.around(row, inside)))
     }
 
     /// A loop around new statements.

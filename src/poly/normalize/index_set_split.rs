@@ -8,7 +8,7 @@
 
 use crate::expr::Affine;
 use crate::expr::Index;
-use crate::poly::schedule::{Band, Node, Row, Schedule};
+use crate::poly::schedule::{Band, Node, Row, Schedule, SequencePart};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Polyhedron, plus};
@@ -33,8 +33,6 @@ struct Splitter {
     origin: Vec<StatementId>,
     isl: Isl,
 }
-
-type SequencePart = (Vec<StatementId>, Node);
 
 impl Splitter {
     /// The tree over the new statements. Statements below `node` that are not divided keep their order.

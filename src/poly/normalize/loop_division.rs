@@ -5,13 +5,13 @@
 //! of the statements (loop unrolling), more of them are a loop. A loop is divided where dependences follow from the quotient or
 //! the remainder, which takes more values than [`piecewise`](crate::expr::piecewise) enumerates, and where that makes it affine.
 
-use crate::expr::interval::ceil_div;
+use crate::expr::interval::{ceil_div, gcd};
 use crate::expr::piecewise::{self, PERIODS, digits, division, pieces};
 use crate::expr::{Affine, Expr, Var};
 use crate::poly::analysis::quasi_affine::{QuasiAffine, quasi_affine};
-use crate::poly::schedule::{Band, Node, Row, Schedule};
+use crate::poly::schedule::{Band, Node, Row, Schedule, SequencePart, in_sequence};
 use crate::poly::scop::Scop;
-use crate::poly::statement::{Iterator, Statement, StatementId, ranges};
+use crate::poly::statement::{Iterator, Statement, StatementId, number, ranges};
 use std::collections::BTreeMap;
 
 /// Most remainders that are copies.
@@ -50,20 +50,6 @@ pub fn has_plain_loops(scop: &Scop) -> bool {
         })
 }
 
-/// Gives statements names of their own.
-pub fn rename(statements: &mut [Statement]) {
-    let names: Vec<String> = statements.iter().map(|s| s.name.clone()).collect();
-    let mut taken: Vec<String> = vec![];
-    for (s, name) in statements.iter_mut().zip(&names) {
-        if names.iter().filter(|n| *n == name).count() > 1 {
-            let numbered = (1..).map(|k| format!("{name}_{k}"));
-            let free = |n: &String| !names.contains(n) && !taken.contains(n);
-            s.name = numbered.into_iter().find(free).unwrap_or_default();
-            taken.push(s.name.clone());
-        }
-    }
-}
-
 /// Divisors of the loops around each statement, by statement and loop.
 type Requests = BTreeMap<(StatementId, usize), i64>;
 
@@ -88,7 +74,7 @@ fn divisors(q: &QuasiAffine, s: &Statement) -> Vec<(Var, i64)> {
     let mut out = vec![];
     q.e.visit(&mut |e| {
         let many = |d: &piecewise::Division| pieces(e, ranges).is_none_or(|pieces| pieces.len() as i64 > d.divisor);
-        let Some(d) = division(e).filter(many) else { return };
+        let Some(d) = division(e).filter(|d| d.divisor <= DIVISOR).filter(many) else { return };
         let Some([only]) = pieces(d.dividend, ranges).and_then(|p| <[_; 1]>::try_from(p).ok()) else { return };
         let (rest, _) = digits(&only.value, d.divisor);
         let by: Vec<(Var, i64)> = rest.terms.iter().map(|&(v, c)| (v, d.divisor / gcd(c.abs(), d.divisor))).collect();
@@ -112,12 +98,9 @@ fn divisors(q: &QuasiAffine, s: &Statement) -> Vec<(Var, i64)> {
     out
 }
 
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { gcd(b, a % b) }
-}
-
+/// The least common multiple of two divisors; one that is too large for a divisor where it is.
 fn lcm(a: i64, b: i64) -> i64 {
-    a / gcd(a, b) * b
+    (a / gcd(a, b)).saturating_mul(b).min(DIVISOR + 1)
 }
 
 /// A copy of a statement, as far as the loops around it are known.
@@ -153,7 +136,6 @@ impl Copy {
 }
 
 type Copies = BTreeMap<StatementId, Copy>;
-type SequencePart = (Vec<StatementId>, Node);
 /// The iterator of a loop for each statement.
 type Loop = BTreeMap<StatementId, Affine>;
 
@@ -180,7 +162,7 @@ impl<'a> Division<'a> {
             return None;
         }
         self.out.order = Schedule { root: in_sequence(parts).map_or(Node::Sequence(vec![]), |p| p.1) };
-        rename(&mut self.out.statements);
+        number(&mut self.out.statements);
         Some(self.out)
     }
 
@@ -311,13 +293,5 @@ impl<'a> Division<'a> {
         let phi = ids.iter().map(|&id| (id, iterators[&self.origin[id.0 as usize]].clone())).collect();
         let band = Band { rows: vec![Row { phi, ..row.clone() }], permutable: false };
         vec![(ids, Node::Band(band, Box::new(child)))]
-    }
-}
-
-/// Parts that run one after the other as one; `None` of none.
-pub fn in_sequence(mut parts: Vec<SequencePart>) -> Option<SequencePart> {
-    match parts.len() {
-        0 | 1 => parts.pop(),
-        _ => Some((parts.iter().flat_map(|p| p.0.clone()).collect(), Node::Sequence(parts))),
     }
 }

@@ -17,7 +17,7 @@ use crate::expr::syntax::Span;
 use crate::poly::lower;
 use crate::poly::normalize::{array_expansion, coalesce, domain_split, index_set_split, statement_split};
 use crate::poly::packing::Packing;
-use crate::poly::schedule::{Node, Row, RowKind, Schedule, TimeDimension};
+use crate::poly::schedule::{Node, Row, RowKind, Schedule, SequencePart, TimeDimension};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
 use crate::poly::tile::as_given;
@@ -126,8 +126,6 @@ fn set(ids: &[StatementId]) -> Vec<StatementId> {
     ids.sort();
     ids
 }
-
-type SequencePart = (Vec<StatementId>, Node);
 
 impl Emitter<'_> {
     /// Returns the first difference between a result and that of the ILP path.
