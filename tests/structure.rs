@@ -100,7 +100,7 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
             &["reference", "transform"],
         ],
     ),
-    ("poly::sets", &[&["polyhedron"], &["generators", "isl"]]),
+    ("poly::sets", &[&["polyhedron"], &["answers"], &["generators", "isl"]]),
     (
         "expr",
         &[

@@ -31,6 +31,7 @@ use crate::poly::lower::state::{Argument, Lowering, Mode, Placed, Site, Subtree}
 use crate::poly::packing::{Pack, Packing};
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, TimeDimension, parts_of};
 use crate::poly::scop::Scop;
+use crate::poly::sets::answers::Answers;
 use crate::poly::sets::isl::Isl;
 use crate::poly::statement::{Role, StatementId};
 use crate::poly::tile::report::{Tiled, TilingReport};
@@ -47,12 +48,17 @@ pub struct Kernel {
 
 /// Writes the loops of `tiled`. `Unsupported` for a schedule that fixes iterators only up to a stride.
 pub fn lower(scop: &Scop, tiled: &Tiled) -> Result<Kernel> {
-    lower_as(scop, tiled, !is_rectangular(scop, &tiled.schedule))
+    lower_with(scop, tiled, &Answers::default())
+}
+
+/// As [`lower`], with answers of solvers that other lowerings of the same statements share.
+pub fn lower_with(scop: &Scop, tiled: &Tiled, answers: &Answers) -> Result<Kernel> {
+    lower_as(scop, tiled, !is_rectangular(scop, &tiled.schedule), answers)
 }
 
 /// Lowers by the scan of polyhedra (`scans`) or by boxes.
-fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool) -> Result<Kernel> {
-    let mut l = Lowering::new(scop, tiled)?;
+fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool, answers: &Answers) -> Result<Kernel> {
+    let mut l = Lowering::new(scop, tiled, answers)?;
     let statements: Vec<StatementId> = scop.ids().collect();
     l.phase_packs()?;
     let phases: Vec<(Vec<StatementId>, &Node)> = match &tiled.schedule.root {
@@ -103,13 +109,14 @@ fn is_rectangular(scop: &Scop, schedule: &Schedule) -> bool {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(scop: &'a Scop, tiled: &'a Tiled) -> Result<Lowering<'a>> {
+    fn new(scop: &'a Scop, tiled: &'a Tiled, answers: &'a Answers) -> Result<Lowering<'a>> {
         let nest = LoopNest { name: scop.name.clone(), buffers: vec![], vars: vec![], body: vec![] };
         let mut l = Lowering {
             scop,
             tiled,
             nest,
             arguments: vec![],
+            users: (0..scop.tensors.len()).map(|id| scop.users(BufferId(id as u32))).collect(),
             tensors: vec![None; scop.tensors.len()],
             packed: vec![],
             locals: vec![],
@@ -117,7 +124,8 @@ impl<'a> Lowering<'a> {
             stores: 0,
             contractions: vec![],
             laid: vec![],
-            isl: Isl::default(),
+            answers,
+            isl: Isl::with_answers(answers),
         };
         for (id, t) in scop.tensors.iter().enumerate() {
             if t.role != Role::Temporary {
@@ -176,6 +184,11 @@ impl<'a> Lowering<'a> {
         conversion::converted(self.scop, self.scop.statement(packing.statement), &packing.access)
     }
 
+    /// The statements that read or write a tensor.
+    fn users(&self, tensor: BufferId) -> &[StatementId] {
+        &self.users[tensor.0 as usize]
+    }
+
     fn new_var(&mut self, name: &str, range: (i64, i64)) -> Var {
         self.ranges.push(range);
         self.nest.new_var(name)
@@ -193,7 +206,7 @@ impl<'a> Lowering<'a> {
 
     /// The loops of one phase.
     fn phase(&mut self, node: &Node, statements: &[StatementId], boxes: bool) -> Result<Vec<Stmt>> {
-        self.isl = Isl::default();
+        self.isl = Isl::with_answers(self.answers);
         if let Node::Band(band, child) = node
             && let Some(parts) = parts_of(band, child)
         {

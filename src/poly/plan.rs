@@ -28,6 +28,7 @@ use crate::poly::cost::{self, Cost};
 use crate::poly::plan::order::Order;
 use crate::poly::schedule::{RowKind, Schedule};
 use crate::poly::scop::Scop;
+use crate::poly::sets::answers::Answers;
 use crate::poly::tile::cache::Constants;
 use crate::poly::tile::report::{Tiled, TilingReport};
 use crate::poly::tile::{Style, Vectors, tile_in};
@@ -84,8 +85,15 @@ impl Candidate {
     ///
     /// # Errors
     /// [`Error::Internal`], a defect.
-    fn new(scop: &Scop, order: Order, style: Style, tiled: Tiled, target: &Target) -> Result<Option<Candidate>> {
-        let nest = unless_refused(lowered(scop, &tiled)).map_err(|e| of_candidate(e, order, style))?;
+    fn new(
+        scop: &Scop,
+        order: Order,
+        style: Style,
+        tiled: Tiled,
+        target: &Target,
+        answers: &Answers,
+    ) -> Result<Option<Candidate>> {
+        let nest = unless_refused(lowered(scop, &tiled, answers)).map_err(|e| of_candidate(e, order, style))?;
         Ok(nest.map(|nest| {
             let cost = priced(&nest, target);
             let waiting = (waves(&nest) + waves_of_tiles(scop, &tiled)) as f64 * target.machine.wave_ns;
@@ -184,7 +192,8 @@ pub fn rank_of(scop: &Scop, tiled: &Tiled, candidates: &[Candidate], target: &Ta
     if let Some(best) = candidates.first() {
         return Ok(best.rank());
     }
-    let Some(only) = Candidate::new(scop, Order::Ilp, Style::default(), tiled.clone(), target)? else {
+    let Some(only) = Candidate::new(scop, Order::Ilp, Style::default(), tiled.clone(), target, &Answers::default())?
+    else {
         return Ok(f64::INFINITY);
     };
     let mut only = [only];
@@ -276,8 +285,8 @@ fn refine(candidates: &mut [Candidate], target: &Target, rank: impl Fn(&Candidat
 }
 
 /// The loops that lowering makes of `tiled`, as one thread runs them.
-fn lowered(scop: &Scop, tiled: &Tiled) -> Result<LoopNest> {
-    let kernel = lower::lower(scop, &on_one_thread(tiled))?;
+fn lowered(scop: &Scop, tiled: &Tiled, answers: &Answers) -> Result<LoopNest> {
+    let kernel = lower::lower_with(scop, &on_one_thread(tiled), answers)?;
     Ok(simplify(&kernel.nest))
 }
 
@@ -339,9 +348,10 @@ fn candidates(
     let others = STYLES.into_iter().filter(|_| !is_blocks(&default));
     let styles: Vec<Style> = others.chain(short).collect();
     let mut out: Vec<Candidate> = vec![];
+    let answers = Answers::default();
     let mut add = |order, style, tiled: Tiled| {
         if !out.iter().any(|c| same_rows(scop, &c.tiled, &tiled)) {
-            out.extend(Candidate::new(scop, order, style, tiled, target)?);
+            out.extend(Candidate::new(scop, order, style, tiled, target, &answers)?);
         }
         Ok(())
     };

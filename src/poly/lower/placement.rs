@@ -25,7 +25,7 @@ impl Lowering<'_> {
     /// Temporaries that statements of several phases touch become workspaces, and those that a statement has for itself.
     pub(super) fn place_across_phases(&mut self, phases: &[(Vec<StatementId>, &Node)]) -> Result<()> {
         for t in self.temporaries() {
-            let touching = self.scop.users(t);
+            let touching = self.users(t);
             let shared = phases.iter().filter(|p| p.0.iter().any(|s| touching.contains(s))).count() > 1;
             if shared || touching.len() == 1 {
                 self.workspace(t);
@@ -38,7 +38,7 @@ impl Lowering<'_> {
     pub(super) fn place_all(&mut self) {
         for t in self.temporaries() {
             let own = self.scop.private(t).is_some() || self.contractions.iter().any(|c| c.private.tensor == t);
-            if !own && !self.scop.users(t).is_empty() {
+            if !own && !self.users(t).is_empty() {
                 self.workspace(t);
             }
         }

@@ -6,6 +6,7 @@ use crate::poly::lower::contraction::Contraction;
 use crate::poly::packing::Pack;
 use crate::poly::schedule::{Node, Row};
 use crate::poly::scop::Scop;
+use crate::poly::sets::answers::Answers;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Form, Polyhedron};
 use crate::poly::statement::StatementId;
@@ -169,6 +170,8 @@ pub(super) struct Lowering<'a> {
     pub(in crate::poly::lower) tiled: &'a Tiled,
     pub(in crate::poly::lower) nest: LoopNest,
     pub(in crate::poly::lower) arguments: Vec<Argument>,
+    /// The statements that read or write each tensor of the Scop.
+    pub(in crate::poly::lower) users: Vec<Vec<StatementId>>,
     /// The argument or workspace of each tensor of the Scop.
     pub(in crate::poly::lower) tensors: Vec<Option<BufferId>>,
     /// The buffer of each packing.
@@ -183,6 +186,8 @@ pub(super) struct Lowering<'a> {
     pub(in crate::poly::lower) contractions: Vec<Contraction>,
     /// Subscripts in memory of elements of buffers that have a layout.
     pub(in crate::poly::lower) laid: Vec<(BufferId, Vec<Affine>, Vec<Affine>)>,
+    /// Answers that the solvers of all phases share.
+    pub(in crate::poly::lower) answers: &'a Answers,
     /// The solver of the phase.
     pub(in crate::poly::lower) isl: Isl,
 }

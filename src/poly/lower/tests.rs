@@ -8,6 +8,7 @@ use crate::poly::analysis::{dependence, legality};
 use crate::poly::brute_tests::{disturb, random_scop};
 use crate::poly::schedule::{Node, RowKind, Schedule};
 use crate::poly::scop::Scop;
+use crate::poly::sets::answers::Answers;
 use crate::poly::statement::{Role, Statement, ranges};
 use crate::poly::tile::report::Tiled;
 use crate::poly::{ilp, reference};
@@ -126,7 +127,7 @@ fn rounds(default: u64) -> std::ops::Range<u64> {
 fn compare(scop: &Scop, schedule: Schedule, start: &[Tensor], expected: &[Tensor], compared: &[usize]) -> String {
     let context = format!("{scop}\n{}", schedule.print(scop));
     let tiled = Tiled { schedule, packings: vec![], report: Default::default() };
-    let kernel = lower_as(scop, &tiled, true).unwrap_or_else(|e| panic!("{e} in {context}"));
+    let kernel = lower_as(scop, &tiled, true, &Answers::default()).unwrap_or_else(|e| panic!("{e} in {context}"));
     let context = format!("{context}\n{}", kernel.nest);
     verify::verify(&kernel.nest).unwrap_or_else(|e| panic!("{e} in {context}"));
     let mut got = start.to_vec();

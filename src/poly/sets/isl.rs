@@ -4,6 +4,7 @@
 //! is made on first use, so that problems which need no solver pay nothing. It is neither Send nor Sync. All that one
 //! [`Isl`] does is limited in isl's own count of operations: beyond it every question is answered with [`Error::Limit`].
 
+use crate::poly::sets::answers::Answers;
 use crate::poly::sets::polyhedron::{Form, Polyhedron, Reduced, minus, plus, unit};
 use crate::runtime::{Error, Result};
 use isl_rs::{BasicSet, Context, DimType, LibISLError, Mat, Options, Set, Space, Val};
@@ -17,6 +18,7 @@ const MAX_OPERATIONS: u64 = 1 << 22;
 pub struct Isl {
     context: OnceCell<Context>,
     operations: u64,
+    answers: Answers,
     not_send: PhantomData<*mut ()>,
 }
 
@@ -29,7 +31,12 @@ impl Default for Isl {
 impl Isl {
     /// A solver that may do so many operations in all.
     pub fn with_operations(operations: u64) -> Isl {
-        Isl { context: OnceCell::new(), operations, not_send: PhantomData }
+        Isl { context: OnceCell::new(), operations, answers: Answers::default(), not_send: PhantomData }
+    }
+
+    /// A solver that gives, and keeps, these answers; they cost no operation.
+    pub fn with_answers(answers: &Answers) -> Isl {
+        Isl { answers: answers.clone(), ..Isl::default() }
     }
 
     fn failed(&self, e: LibISLError) -> Error {
@@ -55,7 +62,7 @@ impl Isl {
 
     /// Returns true if `p` has no integer point.
     pub fn is_empty(&self, p: &Polyhedron) -> Result<bool> {
-        self.is_empty_reduced(p, &Reduced::new(p))
+        self.answers.is_empty(p, || self.is_empty_reduced(p, &Reduced::new(p)))
     }
 
     /// [`Isl::is_empty`] of a polyhedron whose reduced form there is already. isl decides what intervals and points near at
@@ -99,6 +106,10 @@ impl Isl {
 
     /// Projects `p` on its first `keep` variables: constraints that hold for every rational point, none redundant.
     pub fn project(&self, p: &Polyhedron, keep: usize) -> Result<Polyhedron> {
+        self.answers.projection(p, keep, || self.projected(p, keep))
+    }
+
+    fn projected(&self, p: &Polyhedron, keep: usize) -> Result<Polyhedron> {
         let compute = |equalities: bool| {
             let set = self.set(p)?.eliminate(DimType::Set, keep as u32, (p.dims - keep) as u32)?.remove_divs()?;
             let set = if equalities { set.detect_equalities()? } else { set };
@@ -127,7 +138,7 @@ impl Isl {
             }
             self.constraints(&all.simple_hull()?.remove_redundancies()?, first.dims)
         };
-        compute().map_err(|e| self.failed(e))
+        self.answers.hull(first, rest, || compute().map_err(|e| self.failed(e)))
     }
 
     /// Returns the constraints of `p` that `context` does not imply (isl: gist), some that contradict each other where the two have no
@@ -136,6 +147,10 @@ impl Isl {
         if p.equalities.is_empty() && p.inequalities.is_empty() {
             return Ok(p.clone());
         }
+        self.answers.gist(p, context, || self.gist_of(p, context))
+    }
+
+    fn gist_of(&self, p: &Polyhedron, context: &Polyhedron) -> Result<Polyhedron> {
         let compute = || {
             let context = self.set(context)?.remove_redundancies()?;
             self.constraints(&self.set(p)?.remove_redundancies()?.gist(context)?, p.dims)

@@ -67,7 +67,7 @@ impl Lowering<'_> {
                 continue;
             }
             if self.is_fixed_here(&c.private, statements, site)
-                && let Some(shared) = shared(c, &self.scop.users(c.private.tensor))
+                && let Some(shared) = shared(c, self.users(c.private.tensor))
                 && let Some(placed) = self.contracted(&c.private, shared, site)?
             {
                 out.get_or_insert_with(|| site.clone()).placed.push(placed);
@@ -79,11 +79,14 @@ impl Lowering<'_> {
 
     /// Returns true if a temporary has no memory here yet and all that it takes to find it is known.
     fn is_fixed_here(&self, private: &Private, statements: &[StatementId], site: &Site) -> bool {
-        let users = self.scop.users(private.tensor);
+        let users = self.users(private.tensor);
         let known = site.placed.iter().any(|p| p.tensor == private.tensor);
+        let within = || !users.is_empty() && users.iter().all(|id| statements.contains(id));
+        if known || !within() {
+            return false;
+        }
         let around: Vec<Row> = site.rows.iter().map(|d| d.row()).collect();
-        let within = !users.is_empty() && users.iter().all(|id| statements.contains(id));
-        !known && within && private.is_fixed(&users, &around.iter().collect::<Vec<_>>())
+        private.is_fixed(users, &around.iter().collect::<Vec<_>>())
     }
 
     /// Memory for a contracted temporary; `None` where the whole of it is in a workspace, since one iteration touches too much.
@@ -113,7 +116,7 @@ impl Lowering<'_> {
         let inside = site.with(element);
         let dims = inside.vars.len();
         let mut touches: Vec<(StatementId, Vec<Index>, Vec<Affine>)> = vec![];
-        for id in self.scop.users(private.tensor) {
+        for &id in self.users(private.tensor) {
             let s = self.scop.statement(id);
             if s.target == private.tensor {
                 touches.push((id, s.subscripts(), vec![]));
