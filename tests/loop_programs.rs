@@ -404,6 +404,12 @@ fn integer_expressions_of_indices_are_subscripts() {
     (0..n as usize).for_each(|i| in_place[i] += in_place[wrapped(i as i64 + 5)]);
     let products: Vec<i64> = (0..n).map(|i| (0..6).map(|j| at((i % 6) * j)).sum()).collect();
     let numbers: Vec<i64> = (0..n).map(|i| i.wrapping_mul(6364136223846793005).wrapping_add(at(i))).collect();
+    // by powers of two: dividends of both signs, and a power that 64 bits do not hold
+    let powers: Vec<i64> =
+        (0..n).map(|i| (0..6).map(|s| at((i >> s) * 2 % n) - (i - 20).rem_euclid(4 << s)).sum()).collect();
+    let mut reversed = y.clone();
+    (0..4).for_each(|s| (0..16).for_each(|k: usize| reversed[(k >> s << s) + (15 - k) % (1 << s)] += k as i64));
+    let far: Vec<i64> = (0..n).map(|i| (0..3).map(|s| i % (1i64 << (60 + s)) + s).sum()).collect();
     for (body, expected) in [
         ("for i in 0..N x[i] = y[i / 2] + 3 * y[i % 4]", halves),
         ("for i in 0..N x[i] = y[(i + 1) % N] - y[(i - 1) % N]", periodic),
@@ -412,6 +418,12 @@ fn integer_expressions_of_indices_are_subscripts() {
         ("for i in 0..N x[i] = y[i] for i in 0..N x[i] += x[(i + 5) % N]", in_place),
         ("for i in 0..N { x[i] = 0 for j in 0..6 x[i] += y[i % 6 * j] }", products),
         ("for i in 0..N x[i] = i * 6364136223846793005 + y[i]", numbers),
+        ("for i in 0..N { x[i] = 0 for s in 0..6 x[i] += y[i / shl(1, s) * 2 % N] - (i - 20) % shl(4, s) }", powers),
+        (
+            "for i in 0..N x[i] = y[i] for s in 0..4 for k in 0..16 x[(k / shl(1, s) * shl(1, s) + (15 - k) % shl(1, s)) % N] += k",
+            reversed,
+        ),
+        ("for i in 0..N { x[i] = 0 for s in 0..3 x[i] += i % shl(1, s + 60) + s }", far),
     ] {
         let program = model(&format!("loop p(N = {n}) {{ in i64 y[N]\n out i64 x[N]\n {body} }}"));
         let module = Arc::new(program.compile_module(&Options::default()).unwrap().0);

@@ -157,6 +157,10 @@ pub enum GprOp {
     And,
     Or,
     Xor,
+    /// The amount is the second operand, of which the low 6 bits count. Of 64 bits alone.
+    ShiftLeft,
+    /// As [`GprOp::ShiftLeft`], to the right with the sign.
+    ShiftRight,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]

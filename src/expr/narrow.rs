@@ -68,6 +68,17 @@ fn constant_of(dtype: DType, v: i64) -> Expr {
     Expr::Const(Scalar::from(cast(dtype, Value::I64(v))))
 }
 
+/// The interval of numbers shifted by amounts, to the left or to the right with the sign; `None` where an amount is negative or 64 bits do
+/// not hold what is shifted to the left.
+pub fn shifted(left: bool, x: Interval, amounts: Interval) -> Option<Interval> {
+    if amounts.0 < 0 || amounts.1 > 62 {
+        return None;
+    }
+    let by = |v: i64, n: i64| if left { i128::from(v) << n } else { i128::from(v) >> n };
+    let ends = [by(x.0, amounts.0), by(x.0, amounts.1), by(x.1, amounts.0), by(x.1, amounts.1)];
+    Some((i64::try_from(*ends.iter().min()?).ok()?, i64::try_from(*ends.iter().max()?).ok()?))
+}
+
 /// The divisor of a quotient or a remainder that takes no division: a constant but 0 that the type holds.
 pub fn constant_divisor(op: BinaryOp, b: &Expr) -> Option<i64> {
     let divisor = constant(b).filter(|d| *d != 0 && *d != i64::MIN)?;
@@ -110,7 +121,6 @@ impl Names<'_> {
     /// The interval before it is brought into the type.
     fn range_of_operation(&self, op: BinaryOp, a: &Expr, b: &Expr) -> Option<Interval> {
         let (x, y) = (self.range(a)?, self.range(b)?);
-        let shift = || constant(b).and_then(|n| u32::try_from(n).ok()).filter(|n| *n < 32);
         match op {
             BinaryOp::Add => x.0.checked_add(y.0).zip(x.1.checked_add(y.1)),
             BinaryOp::Sub => x.0.checked_sub(y.1).zip(x.1.checked_sub(y.0)),
@@ -128,11 +138,12 @@ impl Names<'_> {
                 let zeros = x.1.max(y.1).leading_zeros();
                 Some((0, if zeros == 64 { 0 } else { i64::MAX >> (zeros - 1) }))
             }
-            BinaryOp::ShiftLeft => {
-                let scale = 1i64 << shift()?;
-                x.0.checked_mul(scale).zip(x.1.checked_mul(scale))
+            BinaryOp::ShiftLeft | BinaryOp::ShiftRight => {
+                // an amount beyond the bits of the type leaves none of them
+                let bits = 8 * self.dtype(a).bytes() as i64;
+                if y.1 < bits { shifted(op == BinaryOp::ShiftLeft, x, y) } else { None }
             }
-            BinaryOp::ShiftRight => shift().map(|n| (x.0 >> n, x.1 >> n)),
+            BinaryOp::Div if y.0 > 0 && x.0 >= 0 => Some((x.0 / y.1, x.1 / y.0)),
             BinaryOp::Div if y.0 > 0 && y.0 == y.1 => Some((x.0 / y.0, x.1 / y.0)),
             BinaryOp::Mod if y.0 > 0 => Some((0, y.1 - 1)),
             _ => None,

@@ -61,19 +61,21 @@ impl Scalars for Emitter<'_> {
             (GprOp::DivFloor, _) => {
                 return Err(Error::Internal(format!("{}: division by {b:?}", self.function.name)));
             }
-            (GprOp::Min | GprOp::Max | GprOp::Mul | GprOp::And | GprOp::Or | GprOp::Xor, b) => {
+            (GprOp::Add, Operand::Reg(b)) => a64!(self ; add X(d), X(a), X(b.number())),
+            (GprOp::Sub, Operand::Reg(b)) => a64!(self ; sub X(d), X(a), X(b.number())),
+            (_, b) => {
                 let b = self.in_register(b);
                 match op {
                     GprOp::Mul => a64!(self ; mul X(d), X(a), X(b)),
                     GprOp::And => a64!(self ; and X(d), X(a), X(b)),
                     GprOp::Or => a64!(self ; orr X(d), X(a), X(b)),
                     GprOp::Xor => a64!(self ; eor X(d), X(a), X(b)),
+                    GprOp::ShiftLeft => a64!(self ; lsl X(d), X(a), X(b)),
+                    GprOp::ShiftRight => a64!(self ; asr X(d), X(a), X(b)),
                     GprOp::Min => a64!(self ; cmp X(a), X(b) ; csel X(d), X(a), X(b), lt),
                     _ => a64!(self ; cmp X(a), X(b) ; csel X(d), X(a), X(b), gt),
                 }
             }
-            (GprOp::Add, Operand::Reg(b)) => a64!(self ; add X(d), X(a), X(b.number())),
-            (GprOp::Sub, Operand::Reg(b)) => a64!(self ; sub X(d), X(a), X(b.number())),
         }
         Ok(())
     }
@@ -100,8 +102,8 @@ impl Scalars for Emitter<'_> {
             GprOp::And => a64!(self ; and W(d), W(a), W(b)),
             GprOp::Or => a64!(self ; orr W(d), W(a), W(b)),
             GprOp::Xor => a64!(self ; eor W(d), W(a), W(b)),
-            GprOp::DivFloor => {
-                return Err(Error::Internal(format!("{}: division of words", self.function.name)));
+            GprOp::DivFloor | GprOp::ShiftLeft | GprOp::ShiftRight => {
+                return Err(Error::Internal(format!("{}: {op:?} of words", self.function.name)));
             }
         }
         Ok(())

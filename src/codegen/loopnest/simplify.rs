@@ -9,19 +9,22 @@
 //!   (full and partial tiles are separated, as index-set splitting does), and an innermost loop where a condition on a part of it
 //!   or in its values changes that is over its variable alone; over variables that are not loops to be split, the parts are branches;
 //! - loops of one iteration are substituted; divisions that have one value or leave no remainder are folded, and the others
-//!   stand outside of the loops that they do not depend on.
+//!   stand outside of the loops that they do not depend on; operations on numbers are folded, and divisions by computed
+//!   powers of two are shifts (`arithmetic.rs`).
 //!
 //! Splitting copies the body; the copies together are limited by [`COPIED_STORES`]. What is not split stays as it was.
 
+mod arithmetic;
 mod bounds;
 mod conditions;
 mod split;
 mod unswitch;
 
 use crate::codegen::loopnest::simplify::bounds::OldLoop;
-use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
+use crate::codegen::loopnest::{Buffer, LoopKind, LoopNest, Stmt};
 use crate::expr::Bound;
 use crate::expr::interval::Facts;
+use crate::expr::narrow::Names;
 use crate::expr::{Access, Expr, Index};
 use crate::expr::{Affine, Var};
 use rustc_hash::FxHashMap;
@@ -31,7 +34,7 @@ const COPIED_STORES: i64 = 3000;
 
 /// Removes conditions from a nest without changing its meaning.
 pub fn simplify(nest: &LoopNest) -> LoopNest {
-    let mut s = Simplifier { names: &nest.vars, vars: vec![], budget: 0 };
+    let mut s = Simplifier { buffers: &nest.buffers, names: &nest.vars, vars: vec![], budget: 0 };
     let mut body = vec![];
     let (mut env, mut facts) = (Env::default(), Facts::new(0));
     for stmt in &nest.body {
@@ -55,6 +58,7 @@ pub fn simplify(nest: &LoopNest) -> LoopNest {
 type Env = FxHashMap<Var, Affine>;
 
 struct Simplifier<'a> {
+    buffers: &'a [Buffer],
     names: &'a [String],
     /// Names of the new nest's variables: each copy of a loop binds its own.
     vars: Vec<String>,
@@ -218,7 +222,15 @@ impl Simplifier<'_> {
         match e {
             Expr::Index(a) => Expr::Index(resolve(env, a)),
             Expr::Load(access) => self.access(access, env, facts),
-            e => conditions::decided(e.map_children(&mut |e| self.expr(e, env, facts)), facts),
+            e => {
+                let decided = conditions::decided(e.map_children(&mut |e| self.expr(e, env, facts)), facts);
+                let names = Names {
+                    dtype: &|b| self.buffers[b.0 as usize].dtype,
+                    bounds: &|a| facts.bounds(a),
+                    is_table: &|_| false,
+                };
+                arithmetic::simplified(decided, names)
+            }
         }
     }
 

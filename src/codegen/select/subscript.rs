@@ -10,6 +10,7 @@ use crate::codegen::select::state::{Selected, Selector};
 use crate::codegen::select::tree::{MAX_DISPLACEMENT, Node, Pointer, Root};
 use crate::codegen::select::value::{dtype_of, dtype_range};
 use crate::codegen::vcode::{Addr, GprOp, Inst, Lane, VType};
+use crate::expr::narrow::shifted;
 use crate::expr::{Affine, BinaryOp, CompareOp, Expr};
 use crate::runtime::DType;
 
@@ -18,6 +19,13 @@ const UNKNOWN: (i64, i64) = (-(1 << 40), 1 << 40);
 
 /// Largest factor of integers of 32 bits whose products are far from the limits of 64 bits.
 const MOST_FACTOR: u64 = 1 << 29;
+
+/// The interval of products, where it is no wider than that of any subscript.
+fn product(x: (i64, i64), y: (i64, i64)) -> Option<(i64, i64)> {
+    let corners = [(x.0, y.0), (x.0, y.1), (x.1, y.0), (x.1, y.1)].map(|(a, b)| i128::from(a) * i128::from(b));
+    let (least, most) = (i64::try_from(*corners.iter().min()?).ok()?, i64::try_from(*corners.iter().max()?).ok()?);
+    (UNKNOWN.0 <= least && most <= UNKNOWN.1).then_some((least, most))
+}
 
 /// Returns true for integers of up to 32 bits.
 fn wraps(dtype: DType) -> bool {
@@ -172,6 +180,12 @@ impl Selector<'_> {
             BinaryOp::Sub => return Some(a.add_scaled(&b, -1)),
             BinaryOp::Mul if b.is_constant() => return Some(a.scale(b.constant)),
             BinaryOp::Mul if a.is_constant() => return Some(b.scale(a.constant)),
+            BinaryOp::ShiftLeft | BinaryOp::ShiftRight if !b.is_constant() => {
+                let range = shifted(op == BinaryOp::ShiftLeft, (la, ha), (lb, hb))?;
+                let near = UNKNOWN.0 <= range.0 && range.1 <= UNKNOWN.1;
+                near.then_some(())?;
+                (if op == BinaryOp::ShiftLeft { GprOp::ShiftLeft } else { GprOp::ShiftRight }, range)
+            }
             BinaryOp::ShiftLeft => return Some(a.scale(1 << amount()?)),
             BinaryOp::ShiftRight => return Some(self.floor(a, 1 << amount()?)),
             BinaryOp::Div if la >= 0 => return Some(self.floor(a, divisor()?)),
@@ -188,7 +202,7 @@ impl Selector<'_> {
             }
             BinaryOp::And if lb >= 0 => (GprOp::And, (0, hb)),
             BinaryOp::And if la >= 0 => (GprOp::And, (0, ha)),
-            BinaryOp::Mul => (GprOp::Mul, UNKNOWN),
+            BinaryOp::Mul => (GprOp::Mul, product((la, ha), (lb, hb)).unwrap_or(UNKNOWN)),
             BinaryOp::Min => (GprOp::Min, (la.min(lb), ha.min(hb))),
             BinaryOp::Max => (GprOp::Max, (la.max(lb), ha.max(hb))),
             _ => return None,
@@ -237,6 +251,9 @@ mod tests {
             "@(and(U[i], u32(63)) / u32(7))",
             "@mod((U[i] + u32(2)), u32(1000))",
             "@(cast i64(and(U[i], u32(15))) + i64(2))",
+            "@shr(cast i64(P[i]), and(index(i), i64(7)))",
+            "@shl(and(index(i), i64(3)), and(cast i64(P[i]), i64(7)))",
+            "@and((and(index(i), i64(15)) * shl(i64(1), and(cast i64(P[i]), i64(7)))), i64(1023))",
         ] {
             assert_eq!(scratch(index), 0, "{index}");
         }

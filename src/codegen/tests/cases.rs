@@ -1,6 +1,6 @@
 //! Every instruction with every lane type, number of lanes, memory type and partial range.
 
-use super::integers::{self, INTEGERS, INTEGERS_IN_MEMORY};
+use super::integers::{self, INTEGERS, INTEGERS_IN_MEMORY, SHIFTS};
 use super::program::{Buffer, Builder, Case, at, data};
 use crate::codegen::vcode::{Addr, GprOp, Inst, Lane, LaneRange, Operand, ShiftOp, VBinary, VType, VUnary, Vreg, Zip};
 use crate::expr::CompareOp;
@@ -473,7 +473,7 @@ fn gather_index(bytes: usize, out: &mut Vec<Case>) {
 fn scalars(out: &mut Vec<Case>) {
     let values = [0i64, 1, -1, 7, -8, 127, -129, 40_000, i64::from(i32::MAX), i64::MIN / 3, 1 << 40, -(1 << 33) - 5];
     let mut ops = vec![];
-    for op in INTEGERS {
+    for op in INTEGERS.into_iter().chain(SHIFTS) {
         for v in [0, 1, -1, 8, 100, -4096, 1 << 20, 1 << 40, -(1 << 50) + 3] {
             ops.push((op, Operand::Imm(v)));
         }
@@ -502,7 +502,7 @@ fn scalars(out: &mut Vec<Case>) {
             });
         }
     }
-    for op in INTEGERS {
+    for op in INTEGERS.into_iter().chain(SHIFTS) {
         for form in 0..4 {
             let mut b = Builder::new(format!("{op:?} registers {form}"));
             let output = b.argument(0);

@@ -67,7 +67,9 @@ fn violations(step: &Step, constants: &Registers, code: &[u8], start: usize) -> 
     let (reads, mut writes) = operands(step);
     let mut ready: Registers = reads.union(constants).copied().collect();
     let mut pushed: Vec<(Class, u8)> = vec![];
-    let divides = matches!(step, Step::Inst { inst: Inst::Int { op: GprOp::DivFloor, .. }, .. });
+    // divisions and shifts by a register need registers of their own
+    let saves = |op: &GprOp| matches!(op, GprOp::DivFloor | GprOp::ShiftLeft | GprOp::ShiftRight);
+    let saves = matches!(step, Step::Inst { inst: Inst::Int { op, .. }, .. } if saves(op));
     let mut factory = InstructionInfoFactory::new();
     let mut out = vec![];
     for instruction in &mut Decoder::with_ip(64, code, start as u64, DecoderOptions::NONE) {
@@ -81,7 +83,7 @@ fn violations(step: &Step, constants: &Registers, code: &[u8], start: usize) -> 
             let (read, write) = access(used.access());
             let register = used.register().full_register();
             if register == Register::RSP {
-                if write && !divides {
+                if write && !saves {
                     out.push(format!("{instruction} moves the stack pointer"));
                 }
             } else if register.is_k() {
@@ -116,7 +118,7 @@ fn violations(step: &Step, constants: &Registers, code: &[u8], start: usize) -> 
         ready.extend(written);
     }
     // the code of a division to rax drops the copy of rax
-    let dropped = divides && pushed.len() == 1 && operands(step).1.contains(&pushed[0]);
+    let dropped = saves && pushed.len() == 1 && operands(step).1.contains(&pushed[0]);
     if !pushed.is_empty() && !dropped {
         out.push(format!("{pushed:?} stay on the stack"));
     }

@@ -8,6 +8,8 @@ use crate::runtime::DType;
 pub const INTEGERS_IN_MEMORY: [DType; 8] =
     [DType::I64, DType::I32, DType::I16, DType::U16, DType::I8, DType::U8, DType::Bool, DType::F32];
 
+pub const SHIFTS: [GprOp; 2] = [GprOp::ShiftLeft, GprOp::ShiftRight];
+
 pub const INTEGERS: [GprOp; 8] =
     [GprOp::Add, GprOp::Sub, GprOp::Mul, GprOp::Min, GprOp::Max, GprOp::And, GprOp::Or, GprOp::Xor];
 

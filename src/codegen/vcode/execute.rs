@@ -114,7 +114,9 @@ impl Machine<'_> {
                 let (a, b) = (self.gprs[a.index()], self.operand(b));
                 self.gprs[dst.index()] = integer(op, a, b)?;
             }
-            Inst::Word { op: GprOp::DivFloor, .. } => return Err(undefined(inst)),
+            Inst::Word { op: GprOp::DivFloor | GprOp::ShiftLeft | GprOp::ShiftRight, .. } => {
+                return Err(undefined(inst));
+            }
             Inst::Word { op, dst, a, b } => {
                 let (a, b) = (self.gprs[a.index()] as i32, self.operand(b) as i32);
                 self.gprs[dst.index()] = i64::from(integer(op, a.into(), b.into())? as u32);
@@ -523,6 +525,8 @@ pub fn integer(op: GprOp, a: i64, b: i64) -> Result<i64> {
         GprOp::And => a & b,
         GprOp::Or => a | b,
         GprOp::Xor => a ^ b,
+        GprOp::ShiftLeft => a.wrapping_shl(b as u32),
+        GprOp::ShiftRight => a.wrapping_shr(b as u32),
         GprOp::DivFloor if b > 0 => a.div_euclid(b),
         GprOp::DivFloor => return Err(Error::Internal(format!("division by {b}"))),
     })

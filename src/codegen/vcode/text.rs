@@ -238,7 +238,7 @@ macro_rules! names {
 }
 names! {
     Lane { F32 = "f32", F64 = "f64", I32 = "i32", I64 = "i64", I16 = "i16", U16 = "u16", I8 = "i8", U8 = "u8" }
-    GprOp { Add = "add", Sub = "sub", Mul = "mul", Min = "min", Max = "max", DivFloor = "divfloor", And = "and", Or = "or", Xor = "xor" }
+    GprOp { Add = "add", Sub = "sub", Mul = "mul", Min = "min", Max = "max", DivFloor = "divfloor", And = "and", Or = "or", Xor = "xor", ShiftLeft = "shl", ShiftRight = "shr" }
     VUnary {
         Abs = "abs", Neg = "neg", Sqrt = "sqrt", Root = "root", Floor = "floor", Ceil = "ceil", Round = "round", Not = "not",
         WidenHalf = "widenhalf", NarrowHalf = "narrowhalf", RoundHalf = "roundhalf",

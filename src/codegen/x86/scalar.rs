@@ -117,6 +117,13 @@ impl Scalars for Emitter<'_> {
                 }
             }
             (GprOp::And | GprOp::Or | GprOp::Xor, b) => self.bitwise(op, d, a, b),
+            (GprOp::ShiftLeft | GprOp::ShiftRight, Operand::Reg(b)) => {
+                self.shift_integer_by(op == GprOp::ShiftLeft, d, a, b.number());
+            }
+            (GprOp::ShiftLeft | GprOp::ShiftRight, Operand::Imm(amount)) => {
+                let op = if op == GprOp::ShiftLeft { ShiftOp::Left } else { ShiftOp::RightArithmetic };
+                self.shift_int(op, Lane::I64, d, a, (amount & 63) as u8);
+            }
             (GprOp::DivFloor, Operand::Imm(v)) if v > 0 => self.divide_floor(d, a, v),
             (GprOp::DivFloor, _) => {
                 return Err(Error::Internal(format!("{}: division by {b:?}", self.function.name)));
@@ -126,8 +133,8 @@ impl Scalars for Emitter<'_> {
     }
 
     fn word(&mut self, op: GprOp, d: u8, a: u8, b: Operand) -> Result<()> {
-        if op == GprOp::DivFloor {
-            return Err(Error::Internal(format!("{}: division of words by {b:?}", self.function.name)));
+        if matches!(op, GprOp::DivFloor | GprOp::ShiftLeft | GprOp::ShiftRight) {
+            return Err(Error::Internal(format!("{}: {op:?} of words by {b:?}", self.function.name)));
         }
         let commutes = op != GprOp::Sub;
         let (a, b) = match b {
@@ -378,6 +385,40 @@ impl Emitter<'_> {
                 }
             },
         }
+    }
+
+    /// `d = a << amount` or `a >> amount`. Processors with AVX-512 have BMI2; elsewhere the amount has to be in `cl`.
+    fn shift_integer_by(&mut self, left: bool, d: u8, a: u8, amount: u8) {
+        const RAX: u8 = 0;
+        const RCX: u8 = 1;
+        const RDX: u8 = 2;
+        match left {
+            true if self.arch.evex => return dynasm!(self.asm ; .arch x64 ; shlx Rq(d), Rq(a), Rq(amount)),
+            false if self.arch.evex => return dynasm!(self.asm ; .arch x64 ; sarx Rq(d), Rq(a), Rq(amount)),
+            _ => {}
+        }
+        // where the result goes: `cl` is in the way of its own register
+        let (kept, to) = match d {
+            RCX => (if amount == RAX { RDX } else { RAX }, if amount == RAX { RDX } else { RAX }),
+            d => (RCX, d),
+        };
+        dynasm!(self.asm ; .arch x64 ; push Rq(kept));
+        if d == RCX {
+            self.move_gpr(to, a);
+            self.move_gpr(RCX, amount);
+        } else {
+            self.move_gpr(RCX, amount);
+            match a {
+                RCX => dynasm!(self.asm ; .arch x64 ; mov Rq(to), [rsp]),
+                a => self.move_gpr(to, a),
+            }
+        }
+        match left {
+            true => dynasm!(self.asm ; .arch x64 ; shl Rq(to), cl),
+            false => dynasm!(self.asm ; .arch x64 ; sar Rq(to), cl),
+        }
+        self.move_gpr(d, to);
+        dynasm!(self.asm ; .arch x64 ; pop Rq(kept));
     }
 
     /// `d = ⌊a / divisor⌋`, every other register preserved. Of a number below zero the quotient is that of its complement,

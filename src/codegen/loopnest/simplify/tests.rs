@@ -142,3 +142,22 @@ fn comparisons_of_iterators_in_values_are_decided_in_parts_of_loops() {
     let always = of("select(or(lt(index(j), i64(63)), gt(B[j], i32(7))), B[j], i32(0))");
     assert!(always.contains("A[i][j + 1] = (A[i][j] + B[j]);"), "{always}");
 }
+
+#[test]
+fn divisions_by_computed_powers_of_two_are_shifts_and_masks() {
+    let of = |value: &str| {
+        let text = simplified(&format!(
+            "kernel k {{ A: i64[64][8] argument 0 written; B: i64[64] argument 1;
+              parallel i in 0..64 {{ for s in 0..8 {{ A[i][s] = {value}; }} }} }}"
+        ));
+        text.lines().find(|l| l.contains("] =")).unwrap().trim().to_string()
+    };
+    assert_eq!(of("(index(i) / shl(i64(1), index(s)))"), "A[i][s] = shr(index(i), index(s));");
+    assert_eq!(of("(index(i) / shl(i64(4), index(s)))"), "A[i][s] = shr(index(i), (index(s) + i64(2)));");
+    assert_eq!(of("mod(B[i], shl(i64(2), index(s)))"), "A[i][s] = and(B[i], (shl(i64(2), index(s)) - i64(1)));");
+    assert_eq!(of("(index(i) + (i64(2) * i64(4096)))"), "A[i][s] = (index(i) + i64(8192));");
+    // a quotient is rounded towards zero; a power that the type does not hold is none
+    for kept in ["(B[i] / shl(i64(2), index(s)))", "(index(i) / shl(i64(1), index(s + 56)))"] {
+        assert_eq!(of(kept), format!("A[i][s] = {kept};"));
+    }
+}
