@@ -107,7 +107,7 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
             &["affine", "choice"],
             &["expression", "interval"],
             &["scalar"],
-            &["literals", "narrow"],
+            &["dynamic_bounds", "literals", "narrow"],
             &["piecewise"],
             &["text", "syntax"],
         ],

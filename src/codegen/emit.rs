@@ -362,6 +362,7 @@ where
             }
             Inst::LoadInt { dst, addr, mem } => self.load_int(dst.number(), &addr, mem)?,
             Inst::Prefetch { addr } => self.prefetch(&addr)?,
+            Inst::Expect { .. } => {}
             Inst::Argument { dst, slot } => {
                 let table = self.argument(dst.number(), hidden)?;
                 let addr = Addr { base: Gpr(u32::from(table)), index: None, disp: slot_offset(slot)? };

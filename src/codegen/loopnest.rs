@@ -3,6 +3,7 @@
 //! Loop bounds, subscripts and guards are affine in the enclosing loop variables. Every variable is bound once in the
 //! whole nest. The interpreter in `interpret.rs` defines what a nest means; loop kinds do not change the meaning.
 
+pub mod dynamic_loops;
 pub mod interpret;
 pub mod parse;
 pub mod print;
@@ -91,6 +92,9 @@ pub enum Stmt {
     },
     /// `var = ⌊value / divisor⌋`, visible in the rest of the enclosing body.
     Let { var: Var, value: Affine, divisor: i64 },
+    /// `var = value`, an integer of 64 bits, brought into the closed interval `range`; visible in the rest of the enclosing body.
+    /// Costs take it for ⌊expected.affine / expected.divisor⌋.
+    Read { var: Var, value: Expr, range: (i64, i64), expected: Bound },
     /// `body` where every condition is `affine ≥ 0`.
     If { conditions: Vec<Affine>, body: Vec<Stmt> },
     /// `buffer[index] = value`, or `buffer[index] = reduce(buffer[index], value)`.
@@ -102,7 +106,7 @@ impl Stmt {
     pub fn body(&self) -> &[Stmt] {
         match self {
             Stmt::Loop { body, .. } | Stmt::If { body, .. } => body,
-            Stmt::Let { .. } | Stmt::Store { .. } => &[],
+            Stmt::Let { .. } | Stmt::Read { .. } | Stmt::Store { .. } => &[],
         }
     }
 
@@ -110,7 +114,7 @@ impl Stmt {
     fn body_mut(&mut self) -> &mut [Stmt] {
         match self {
             Stmt::Loop { body, .. } | Stmt::If { body, .. } => body,
-            Stmt::Let { .. } | Stmt::Store { .. } => &mut [],
+            Stmt::Let { .. } | Stmt::Read { .. } | Stmt::Store { .. } => &mut [],
         }
     }
 
@@ -146,10 +150,11 @@ impl Stmt {
         self.body_mut().iter_mut().for_each(|s| s.visit_mut(f));
     }
 
-    /// The expressions of a store: the value, then the computed subscripts.
+    /// The expressions of a store, the value and then the computed subscripts, or of a read.
     pub fn expressions(&self) -> impl Iterator<Item = &Expr> {
         let (index, value): (&[Index], _) = match self {
             Stmt::Store { index, value, .. } => (index, Some(value)),
+            Stmt::Read { value, .. } => (&[], Some(value)),
             _ => (&[], None),
         };
         value.into_iter().chain(index.iter().filter_map(Index::value))

@@ -301,7 +301,11 @@ impl Inst {
         let mut updates = false;
         self.registers(|_, access, _| updates |= access.reads() && access.writes());
         let elsewhere = matches!(self, Inst::VGatherIndex { .. } | Inst::VLoadWhere { .. });
-        !(updates || elsewhere || self.is_tile() || self.writes_memory() || matches!(self, Inst::VCopy { .. }))
+        !(updates
+            || elsewhere
+            || self.is_tile()
+            || self.writes_memory()
+            || matches!(self, Inst::VCopy { .. } | Inst::Expect { .. }))
     }
 
     /// Returns true if the value written is the same wherever the instruction stands: it may be rematerialized.

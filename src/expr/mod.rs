@@ -3,6 +3,7 @@
 
 pub mod affine;
 pub mod choice;
+pub mod dynamic_bounds;
 pub mod expression;
 pub mod interval;
 pub mod literals;

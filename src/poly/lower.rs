@@ -22,6 +22,7 @@ mod placement;
 mod scan;
 mod solve;
 
+use crate::codegen::loopnest::dynamic_loops;
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
 use crate::expr::Bound;
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
@@ -75,7 +76,9 @@ fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool, answers: &Answers) -> Resul
         let body = l.phase(node, &statements, !scans)?;
         l.nest.body.extend(body);
     }
-    Ok(l.finish())
+    let mut kernel = l.finish();
+    dynamic_loops::narrow(&mut kernel.nest);
+    Ok(kernel)
 }
 
 /// Returns true if boxes describe all loops: no temporary is private to an iteration, the points of a tile are values

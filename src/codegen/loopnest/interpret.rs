@@ -59,6 +59,9 @@ impl Machine<'_> {
                 Stmt::Let { var, value, divisor } => {
                     self.vars[var.0 as usize] = self.affine(value).div_euclid(*divisor);
                 }
+                Stmt::Read { var, value, range, .. } => {
+                    self.vars[var.0 as usize] = self.value(value)?.as_i64().clamp(range.0, range.1);
+                }
                 Stmt::If { conditions, body } => {
                     if conditions.iter().all(|c| self.affine(c) >= 0) {
                         self.statements(body)?;

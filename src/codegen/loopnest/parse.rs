@@ -238,6 +238,9 @@ impl Parser {
             self.position += 1;
             let name = self.name()?;
             self.expect("=")?;
+            if self.accept("clamp") {
+                return self.read(name);
+            }
             let Bound { affine: value, divisor } = self.bound("floor")?;
             self.expect(";")?;
             return Ok(Stmt::Let { var: self.bind(name), value, divisor });
@@ -252,6 +255,21 @@ impl Parser {
         let value = self.expr()?;
         self.expect(";")?;
         Ok(Stmt::Store { buffer, index, value, reduce })
+    }
+
+    /// `(value, low, high) about expected;`.
+    fn read(&mut self, name: String) -> Result<Stmt> {
+        self.expect("(")?;
+        let value = self.expr()?;
+        self.expect(",")?;
+        let low = self.integer()?;
+        self.expect(",")?;
+        let range = (low, self.integer()?);
+        self.expect(")")?;
+        self.expect("about")?;
+        let expected = self.bound("floor")?;
+        self.expect(";")?;
+        Ok(Stmt::Read { var: self.bind(name), value, range, expected })
     }
 
     /// `=`, or an operation and `=`.
@@ -489,6 +507,10 @@ mod tests {
   acc: f32[8] local;
   parallel t in 0..4 {
     let h = floor((t + 1) / 2);
+    let n = clamp(I[t], -3, 4) about floor((3*t + 1) / 2);
+    for z in max(0, n - 1)..n {
+      Y[t][z] add = f32(1.0);
+    }
     vector i in 0..8 {
       acc[i] = f32(-0.5);
     }

@@ -132,6 +132,13 @@ impl Printer<'_> {
                     let name = self.bind(*var);
                     let _ = writeln!(self.out, "{pad}let {name} = {value};");
                 }
+                Stmt::Read { var, value, range, expected } => {
+                    let (value, expected) =
+                        (self.names.expr(value), self.bounds(std::slice::from_ref(expected), "", false));
+                    let name = self.bind(*var);
+                    let (low, high) = range;
+                    let _ = writeln!(self.out, "{pad}let {name} = clamp({value}, {low}, {high}) about {expected};");
+                }
                 Stmt::If { conditions, body } => {
                     let _ = writeln!(self.out, "{pad}if {} {{", self.names.conditions(conditions));
                     self.body(body, depth + 1);

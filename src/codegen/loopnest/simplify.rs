@@ -107,6 +107,14 @@ impl Simplifier<'_> {
                         return out;
                     }
                 }
+                Stmt::Read { var, value, range, expected } => {
+                    let (value, divisor) = (self.expr(value, env, facts), expected.divisor);
+                    let expected = Bound { affine: resolve(env, &expected.affine), divisor };
+                    let new = self.fresh_like(*var);
+                    facts.set_range(new, *range);
+                    env.insert(*var, Affine::var(new));
+                    out.push(Stmt::Read { var: new, value, range: *range, expected });
+                }
                 Stmt::If { conditions, body } => out.extend(self.conditional(conditions, body, env, facts)),
                 Stmt::Store { buffer, index, value, reduce } => {
                     let index = index.iter().map(|i| self.index(i, env, facts)).collect();
@@ -264,6 +272,10 @@ pub fn take_divisions(v: Var, body: &mut Vec<Stmt>) -> Vec<Stmt> {
         Stmt::Let { .. } => {
             out.push(s.clone());
             false
+        }
+        Stmt::Read { var, .. } => {
+            inside.push(*var);
+            true
         }
         _ => true,
     });

@@ -254,8 +254,12 @@ impl Selector<'_> {
         let zero = self.bits(lane, 0);
         let mut mask = None;
         for g in guards {
-            let value = self.lane_value(g, lane);
-            let m = self.emit(|dst| Inst::VCompare { op: CompareOp::Ge, dst, ty, a: value, b: zero });
+            // u - lane ≥ 0 is u ≥ lane
+            let (value, least) = match g.coefficient(LANE) {
+                -1 => (self.lane_value(&g.clone().plus(LANE, 1), lane), self.lane_value(&Affine::var(LANE), lane)),
+                _ => (self.lane_value(g, lane), zero),
+            };
+            let m = self.emit(|dst| Inst::VCompare { op: CompareOp::Ge, dst, ty, a: value, b: least });
             mask = Some(match mask {
                 None => m,
                 Some(other) => self.emit(|dst| Inst::VBinary { op: VBinary::And, dst, ty, a: other, b: m }),

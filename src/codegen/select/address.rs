@@ -411,6 +411,9 @@ impl Flattener<'_> {
             bumps.push((dst, l.step));
             self.values.insert(l.var, dst);
         }
+        if let Some(iterations) = l.expected {
+            self.push(Inst::Expect { count, iterations });
+        }
         self.push(Inst::LoopStart { count, at_least_once: l.at_least_once });
         self.body(&l.body)?;
         for (reg, by) in bumps {

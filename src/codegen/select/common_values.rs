@@ -167,7 +167,16 @@ mod tests {
 
     fn innermost(body: Vec<Node>) -> Node {
         let (lower, upper) = (vec![], vec![]);
-        Node::Loop(Loop { var: Var(7), lower, upper, step: 1, parallel: false, at_least_once: true, body })
+        Node::Loop(Loop {
+            var: Var(7),
+            lower,
+            upper,
+            step: 1,
+            parallel: false,
+            at_least_once: true,
+            expected: None,
+            body,
+        })
     }
 
     fn shared(nodes: Vec<Node>) -> Vec<Node> {

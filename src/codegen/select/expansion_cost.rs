@@ -32,6 +32,7 @@ pub fn cost(body: &[Stmt]) -> i64 {
     let total = body.iter().map(|stmt| match stmt {
         Stmt::Store { value, reduce, .. } => 1 + expression(value) + reduce.is_some() as i64,
         Stmt::Let { .. } => 0,
+        Stmt::Read { value, .. } => 2 + expression(value),
         Stmt::If { body, .. } => cost(body),
         Stmt::Loop { lower, upper, kind, body, .. } => match (kind, constant_range(lower, upper)) {
             (LoopKind::Unroll, Some((first, end))) => (end - first) * cost(body),
@@ -49,6 +50,7 @@ pub fn vector_statements(body: &[Stmt], lanes: i64) -> Option<i64> {
         sum += match stmt {
             Stmt::Store { value, .. } => 1 + expression(value) / 4,
             Stmt::Let { .. } => 0,
+            Stmt::Read { .. } => 1,
             Stmt::If { body, .. } => vector_statements(body, lanes)?,
             Stmt::Loop { lower, upper, kind, body, .. } => {
                 let extent = constant_range(lower, upper).map(|(first, end)| end - first);

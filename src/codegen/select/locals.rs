@@ -60,6 +60,7 @@ pub(super) fn visit(body: &[Stmt], expanded: &mut FxHashSet<Var>, vector: &mut F
                     expanded.insert(*var);
                 }
             }
+            Stmt::Read { value, .. } => value.visit_accesses(&mut |a| f(a.buffer, &a.index, expanded, vector)),
             Stmt::Store { buffer, index, .. } => {
                 f(*buffer, index, expanded, vector);
                 for e in stmt.expressions() {

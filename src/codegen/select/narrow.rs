@@ -18,7 +18,7 @@ pub fn narrow_loops(nest: &LoopNest, facts: &mut Facts, body: &[Stmt]) -> Vec<St
                 stmt.with_body(narrow.unwrap_or_else(|| body.clone()))
             }
             Stmt::Loop { body, .. } | Stmt::If { body, .. } => stmt.with_body(narrow_loops(nest, &mut inside, body)),
-            Stmt::Let { .. } | Stmt::Store { .. } => {
+            Stmt::Let { .. } | Stmt::Read { .. } | Stmt::Store { .. } => {
                 *facts = inside;
                 stmt.clone()
             }
@@ -34,6 +34,7 @@ fn entered(stmt: &Stmt, facts: &Facts) -> Facts {
         Stmt::Loop { var, lower, upper, step, .. } => inside.enter_loop(*var, lower, upper, *step),
         Stmt::If { conditions, .. } => conditions.iter().for_each(|c| inside.assume(c.clone())),
         Stmt::Let { var, value, divisor } => inside.bind(*var, value, *divisor),
+        Stmt::Read { var, range, .. } => inside.set_range(*var, *range),
         Stmt::Store { .. } => {}
     }
     inside
@@ -48,7 +49,7 @@ fn narrowed(nest: &LoopNest, facts: &mut Facts, body: &[Stmt], width: usize) -> 
             Stmt::Loop { body, .. } | Stmt::If { body, .. } => {
                 Some(stmt.with_body(narrowed(nest, &mut inside, body, width)?))
             }
-            Stmt::Let { .. } => {
+            Stmt::Let { .. } | Stmt::Read { .. } => {
                 *facts = inside;
                 Some(stmt.clone())
             }

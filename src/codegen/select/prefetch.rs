@@ -274,7 +274,7 @@ mod tests {
     fn serial(var: Var, extent: i64, step: i64, body: Vec<Node>) -> Node {
         let bound = |c| vec![Bound::constant(c)];
         let (lower, upper) = (bound(0), bound(extent));
-        Node::Loop(Loop { var, lower, upper, step, parallel: false, at_least_once: true, body })
+        Node::Loop(Loop { var, lower, upper, step, parallel: false, at_least_once: true, expected: None, body })
     }
 
     /// Loops over 4 panels and 5 blocks with 64 steps of 128 bytes, two in each iteration, and what is prefetched.

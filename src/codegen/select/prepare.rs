@@ -14,8 +14,9 @@ use crate::codegen::select::value::{buffer_width, widest};
 use crate::codegen::select::wrapping;
 use crate::expr::interval::{Facts, ceil_div};
 use crate::expr::narrow::Names;
+use crate::expr::scalar::Value;
 use crate::expr::{Affine, Bound, BufferId, Var};
-use crate::expr::{BinaryOp, CompareOp, Expr, Index, Scalar};
+use crate::expr::{BinaryOp, CompareOp, Expr, Index, Scalar, UnaryOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Prepares a nest for selection.
@@ -141,7 +142,7 @@ impl Preparer<'_> {
                     let body = self.mask(var, body);
                     let body = match dynamic.is_empty() {
                         true => body,
-                        false => match self.masked(&body, &dynamic) {
+                        false => match self.masked(var, &body, &dynamic) {
                             Some(body) => body,
                             None => {
                                 fixed.extend(dynamic);
@@ -156,14 +157,20 @@ impl Preparer<'_> {
             .collect()
     }
 
-    fn masked(&self, body: &[Stmt], conditions: &[Affine]) -> Option<Vec<Stmt>> {
-        let zero = || Expr::Const(Scalar::i64(0));
-        let holds = |c: &Affine| Expr::compare(CompareOp::Ge, Expr::Index(c.clone()), zero());
+    fn masked(&self, var: Var, body: &[Stmt], conditions: &[Affine]) -> Option<Vec<Stmt>> {
+        // u - lane ≥ 0 is u ≥ lane
+        let holds = |c: &Affine| match c.coefficient(var) {
+            -1 => Expr::compare(CompareOp::Ge, Expr::Index(c.clone().plus(var, 1)), Expr::Index(Affine::var(var))),
+            _ => Expr::compare(CompareOp::Ge, Expr::Index(c.clone()), Expr::Const(Scalar::i64(0))),
+        };
         let condition = conditions.iter().map(holds).reduce(|a, b| Expr::binary(BinaryOp::And, a, b))?;
         body.iter()
             .map(|stmt| match stmt {
-                Stmt::If { body, .. } | Stmt::Loop { body, .. } => Some(stmt.with_body(self.masked(body, conditions)?)),
+                Stmt::If { body, .. } | Stmt::Loop { body, .. } => {
+                    Some(stmt.with_body(self.masked(var, body, conditions)?))
+                }
                 Stmt::Let { .. } => Some(stmt.clone()),
+                Stmt::Read { .. } => None,
                 Stmt::Store { buffer, index, value, reduce } => {
                     let b = self.nest.buffer(*buffer);
                     // where the conditions fail nothing may be read outside of a buffer: the value does not matter there
@@ -187,7 +194,8 @@ impl Preparer<'_> {
                     if b.kind != BufferKind::Local {
                         return None;
                     }
-                    let value = Expr::select(condition.clone(), value, neutral);
+                    let kept = *reduce == Some(BinaryOp::Add) && is_zero_at_zeros(&value);
+                    let value = if kept { value } else { Expr::select(condition.clone(), value, neutral) };
                     Some(Stmt::Store { buffer: *buffer, index: index.clone(), value, reduce: *reduce })
                 }
             })
@@ -198,6 +206,7 @@ impl Preparer<'_> {
     fn vectorizes(&self, var: Var, body: &[Stmt], inside: bool) -> bool {
         body.iter().all(|stmt| match stmt {
             Stmt::Let { value, divisor, .. } => *divisor == 1 || !value.uses(var),
+            Stmt::Read { value, .. } => !depends(value, var),
             Stmt::If { conditions, body } => {
                 !conditions.iter().any(|c| self.is_dynamic(c, var)) && self.vectorizes(var, body, inside)
             }
@@ -221,6 +230,21 @@ impl Preparer<'_> {
                 uniform && (varies || affine && reduces)
             }
         })
+    }
+}
+
+/// Returns true for products and sums of guarded reads that are 0 where all of these are 0 outside of their guards.
+fn is_zero_at_zeros(e: &Expr) -> bool {
+    match e {
+        Expr::Load(access) => !access.guard.is_empty() && access.otherwise.is_some_and(|o| o.bits == 0),
+        Expr::Binary(BinaryOp::Mul, a, b) => {
+            let finite =
+                |e: &Expr| matches!(e, Expr::Const(c) if !c.dtype.is_float() || Value::from(*c).as_f64().is_finite());
+            is_zero_at_zeros(a) && (is_zero_at_zeros(b) || finite(b)) || finite(a) && is_zero_at_zeros(b)
+        }
+        Expr::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) => is_zero_at_zeros(a) && is_zero_at_zeros(b),
+        Expr::Unary(UnaryOp::Neg | UnaryOp::Abs, a) => is_zero_at_zeros(a),
+        _ => false,
     }
 }
 
@@ -282,6 +306,10 @@ fn widths_inside(
                 facts.bind(*var, value, *divisor);
                 1
             }
+            Stmt::Read { var, range, .. } => {
+                facts.set_range(*var, *range);
+                1
+            }
             Stmt::Store { buffer, .. } => {
                 let expressions = stmt.expressions().map(|e| widest(nest, facts, vectors, e));
                 expressions.fold(buffer_width(nest, *buffer), usize::max)
@@ -289,4 +317,30 @@ fn widths_inside(
         });
     }
     most
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::codegen::loopnest::parse;
+    use crate::codegen::select::tests::check;
+    use crate::codegen::vcode::Inst;
+
+    #[test]
+    fn products_of_masked_reads_are_added_without_a_selection() {
+        let counts = |value: &str| {
+            let text = format!(
+                "kernel s {{ P: i64[5] argument 0; V: f32[40] argument 1; W: f32[40] argument 2; Y: f32[4] argument 3 written; acc: f32[1] local;
+                 for i in 0..4 {{
+                   acc[0] = f32(0.0); let a = clamp(P[i], 0, 40) about 10*i; let b = clamp((P[i + 1] + i64(9)), 0, 40) about 10*i + 10;
+                   for k in a..b step 16 {{ vector j in 0..16 {{ if -k - j + b - 1 >= 0 {{ acc[0] add = {value}; }} }} }}
+                   Y[i] = acc[0]; }} }}"
+            );
+            let insts = check(&parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}")), 1).remove(0).insts;
+            let count = |f: fn(&Inst) -> bool| insts.iter().filter(|i| f(i)).count();
+            [count(|i| matches!(i, Inst::VFma { .. })), count(|i| matches!(i, Inst::VSelect { .. }))]
+        };
+        assert_eq!(counts("(V[k + j] * W[k + j])"), [1, 0]);
+        // not 0 where what is read is 0
+        assert_eq!(counts("(V[k + j] - f32(1.0))")[1], 1);
+    }
 }

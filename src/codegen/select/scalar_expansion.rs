@@ -67,7 +67,7 @@ fn is_set_first_elsewhere(body: &[Stmt], buffer: BufferId, var: Var) -> bool {
                 *v == var || is_set_first(body, buffer, *v) || is_set_first_elsewhere(body, buffer, var)
             }
             Stmt::If { body, .. } => is_set_first_elsewhere(body, buffer, var),
-            Stmt::Let { .. } => true,
+            Stmt::Let { .. } | Stmt::Read { .. } => true,
             Stmt::Store { .. } => {
                 let mut accessed = false;
                 each_access(std::slice::from_ref(stmt), &mut |b, _| accessed |= b == buffer);
@@ -105,7 +105,10 @@ fn is_set_first(body: &[Stmt], buffer: BufferId, var: Var) -> bool {
     let bound_inside = |v: Var| {
         let mut defined = false;
         body.iter().for_each(|s| {
-            s.visit(&mut |s| defined |= matches!(s, Stmt::Loop { var, .. } | Stmt::Let { var, .. } if *var == v))
+            s.visit(&mut |s| {
+                defined |=
+                    matches!(s, Stmt::Loop { var, .. } | Stmt::Let { var, .. } | Stmt::Read { var, .. } if *var == v)
+            })
         });
         defined
     };

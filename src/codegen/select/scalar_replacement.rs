@@ -177,7 +177,8 @@ impl Pass<'_> {
         }
         let body = self.branches(nodes, &facts);
         let (lower, upper) = (vec![Bound::constant(0)], vec![Bound::constant(1)]);
-        let mut l = Loop { var: NO_VARIABLE, lower, upper, step: 1, parallel: true, at_least_once: true, body };
+        let mut l =
+            Loop { var: NO_VARIABLE, lower, upper, step: 1, parallel: true, at_least_once: true, expected: None, body };
         let accesses = Accesses::of(&l.body, &self.pointers, &self.registers);
         let mut edits = self.edits(&l, &accesses, &facts, &defined, 0);
         self.dead_stores(&l, &accesses, &mut edits, &facts);

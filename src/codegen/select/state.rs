@@ -8,7 +8,7 @@ use crate::codegen::select::tile_pass::Pass;
 use crate::codegen::select::tree::{Node, Pointer, Tree};
 use crate::codegen::vcode::{Gpr, Inst, Lane, VType, Vreg};
 use crate::expr::interval::Facts;
-use crate::expr::{Affine, Var};
+use crate::expr::{Affine, Bound, Var};
 use crate::expr::{BinaryOp, BufferId, Expr, Scalar};
 use crate::runtime::{DType, Error};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -96,6 +96,8 @@ pub struct Selector<'a> {
     pub half_sums: Option<Vec<Vreg>>,
     /// The loop of whose iterations an instruction on tiles takes several.
     pub innermost: Option<Var>,
+    /// Integers that were read for bounds of loops, and what costs take them for.
+    pub expected: Vec<(Affine, Bound)>,
 }
 
 /// The lanes `from..to` where a condition over the lane number alone holds.

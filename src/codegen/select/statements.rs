@@ -64,6 +64,7 @@ impl<'a> Selector<'a> {
             matrices: None,
             half_sums: None,
             innermost: None,
+            expected: vec![],
         }
     }
 
@@ -165,6 +166,10 @@ impl<'a> Selector<'a> {
                 };
                 Ok(())
             }
+            Stmt::Read { var, value, range, expected } => {
+                self.env[var.0 as usize] = self.read(value, *range, expected)?;
+                Ok(())
+            }
             Stmt::If { conditions, body } => self.conditional(conditions, body),
             Stmt::Store { buffer, index, value, reduce } => self.store(stmt, *buffer, index, value, *reduce),
         }
@@ -204,7 +209,8 @@ impl<'a> Selector<'a> {
         if let (Some(outside), true) = (self.frames.last_mut(), at_least_once) {
             outside.written.extend(frame.written);
         }
-        let node = Loop { var: v, lower, upper, step, parallel, at_least_once, body };
+        let expected = self.expected_iterations(&lower, &upper, step);
+        let node = Loop { var: v, lower, upper, step, parallel, at_least_once, expected, body };
         let hoisted = hoist_invariants(node, self.target.vector_registers, &self.tree.pointers);
         self.out.extend(hoisted);
         self.forget();

@@ -342,7 +342,7 @@ fn collect(body: &[Stmt], inside: bool, out: &mut Vec<BodyStore>) {
                 out[first..].iter_mut().for_each(|r| r.inside |= r.index.iter().any(|a| a.uses(*var)));
             }
             Stmt::Loop { body, .. } => collect(body, true, out),
-            Stmt::Let { .. } => {}
+            Stmt::Let { .. } | Stmt::Read { .. } => {}
         }
     }
 }
@@ -382,6 +382,14 @@ fn copy_with(nest: &mut LoopNest, body: &[Stmt], map: &mut FxHashMap<Var, Affine
                 let new = nest.new_var(name);
                 map.insert(*var, Affine::var(new));
                 Stmt::Let { var: new, value, divisor: *divisor }
+            }
+            Stmt::Read { var, value, range, expected } => {
+                let value = value.substitute(&mut |v| look(map, v));
+                let affine = expected.affine.substitute(|v| look(map, v));
+                let name = nest.vars[var.0 as usize].clone();
+                let new = nest.new_var(name);
+                map.insert(*var, Affine::var(new));
+                Stmt::Read { var: new, value, range: *range, expected: Bound { affine, divisor: expected.divisor } }
             }
             Stmt::If { conditions, body } => {
                 let conditions = conditions.iter().map(|c| c.substitute(|v| look(map, v))).collect();

@@ -10,8 +10,9 @@ use crate::codegen::select::state::{Selected, Selector};
 use crate::codegen::select::tree::{MAX_DISPLACEMENT, Node, Pointer, Root};
 use crate::codegen::select::value::{dtype_of, dtype_range};
 use crate::codegen::vcode::{Addr, GprOp, Inst, Lane, VType};
+use crate::expr::interval::ceil_div;
 use crate::expr::narrow::shifted;
-use crate::expr::{Affine, BinaryOp, CompareOp, Expr};
+use crate::expr::{Affine, BinaryOp, Bound, CompareOp, Expr};
 use crate::runtime::DType;
 
 /// Wide enough for any subscript, small enough for sums of products.
@@ -55,6 +56,43 @@ impl Selector<'_> {
         self.facts.set_range(var, UNKNOWN);
         self.out.push(Node::LoadInt { var, addr, mem: DType::I64 });
         Ok(Affine::var(var))
+    }
+
+    /// An integer that is brought into an interval.
+    pub(super) fn read(&mut self, value: &Expr, (low, high): (i64, i64), expected: &Bound) -> Selected<Affine> {
+        let mut value = self.integer(value)?;
+        for (op, limit) in [(BinaryOp::Max, low), (BinaryOp::Min, high)] {
+            let (least, most) = self.facts.bounds(&value);
+            let open = if op == BinaryOp::Max { least < limit } else { most > limit };
+            if open && let Some(clamped) = self.operation(op, value.clone(), Affine::constant(limit)) {
+                value = clamped;
+            }
+        }
+        let expected = Bound { affine: self.resolve(&expected.affine), divisor: expected.divisor };
+        self.expected.push((value.clone(), expected));
+        Ok(value)
+    }
+
+    /// Iterations that a loop between integers that were read is expected to have; `None` for other loops.
+    pub(super) fn expected_iterations(&self, lower: &[Bound], upper: &[Bound], step: i64) -> Option<i64> {
+        let read = |b: &Bound| {
+            let of = |(value, expected): &(Affine, Bound)| {
+                let offset = b.affine.add_scaled(value, -1);
+                (b.divisor == 1 && offset.is_constant()).then(|| Bound {
+                    affine: expected.affine.clone().offset(offset.constant * expected.divisor),
+                    ..*expected
+                })
+            };
+            self.expected.iter().rev().find_map(of)
+        };
+        let (first, end) = (lower.iter().find_map(read), upper.iter().find_map(read));
+        if first.is_none() && end.is_none() {
+            return None;
+        }
+        let (first, end) = (first.or_else(|| lower.first().cloned())?, end.or_else(|| upper.first().cloned())?);
+        let extent = end.affine.scale(first.divisor).add_scaled(&first.affine, -end.divisor);
+        let iterations = ceil_div(extent.constant, first.divisor * end.divisor * step);
+        extent.is_constant().then_some(iterations.max(0))
     }
 
     fn try_integer(&mut self, e: &Expr) -> Selected<Option<Affine>> {

@@ -69,6 +69,8 @@ pub struct Loop {
     /// Runs over this thread's part of the iterations.
     pub parallel: bool,
     pub at_least_once: bool,
+    /// Iterations that costs take it to have, where its bounds come from data.
+    pub expected: Option<i64>,
     pub body: Vec<Node>,
 }
 

@@ -37,6 +37,11 @@ pub fn as_signed(nest: &mut LoopNest) {
 
 /// Removes the buffers whose elements a statement uses otherwise.
 fn keep(nest: &LoopNest, s: &Stmt, signed: &mut FxHashSet<BufferId>) {
+    if let Stmt::Read { value, .. } = s {
+        value.visit_accesses(&mut |a| {
+            signed.remove(&a.buffer);
+        });
+    }
     let Stmt::Store { buffer, index, value, .. } = s else { return };
     if (Rewriter { nest, signed }).store(s).is_some() {
         return;

@@ -555,6 +555,7 @@ fn scalars(out: &mut Vec<Case>) {
                 b.push(Inst::Prefetch { addr: Addr { base: input, index: Some((index, scale)), disp } });
             }
             let v = b.vreg();
+            b.push(Inst::Expect { count: index, iterations: 7 });
             b.push(Inst::VSplat { dst: v, ty, src: index });
             b.push(Inst::VStore { src: v, ty, mem: DType::I64, addr: at(output, 8 * i as i32), part: None });
         }

@@ -141,7 +141,7 @@ impl Machine<'_> {
                 let (value, address, size) = (self.gprs[src.index()], self.address(&addr), mem.bytes());
                 self.bytes(address, size)?.copy_from_slice(&value.to_le_bytes()[..size]);
             }
-            Inst::Prefetch { .. } => {}
+            Inst::Prefetch { .. } | Inst::Expect { .. } => {}
             Inst::Argument { dst, slot } if (slot as usize) < self.arguments => {
                 self.gprs[dst.index()] = base(slot as usize)
             }

@@ -114,6 +114,8 @@ macro_rules! insts {
             Prefetch Scalar "prefetch {}" { addr: Addr (Use) }
 
             // ---- control
+            /// Does nothing; the loop that follows is expected to have so many iterations.
+            Expect Scalar "expect {}, {}" { count: Gpr (Use), iterations: i64 }
             /// Runs the body `count` times (count is a copy that the loop owns and counts down); not at all when `count ≤ 0`.
             /// `at_least_once` says that the check at the head can be left out.
             LoopStart Scalar "loop {}{} {" { count: Gpr (Use), at_least_once: bool [at_least_once] }

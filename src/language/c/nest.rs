@@ -143,6 +143,12 @@ impl Printer<'_> {
                     let name = self.bind(*var);
                     self.line(depth, &format!("long {name} = {value};"));
                 }
+                Stmt::Read { var, value, range, .. } => {
+                    let value = self.names().expression(value)?;
+                    let name = self.bind(*var);
+                    let (low, high) = range;
+                    self.line(depth, &format!("long {name} = MIN(MAX({value}, {low}), {high});"));
+                }
                 Stmt::If { conditions, body } => {
                     let conditions = self.names().conditions(conditions);
                     self.line(depth, &format!("if ({conditions}) {{"));

@@ -181,6 +181,8 @@ impl<'a> Pricer<'a> {
         for stmt in body {
             match stmt {
                 Stmt::Let { .. } => {}
+                // a load, and two operations that bring it into its interval
+                Stmt::Read { .. } => total.loops += share * 3.0 * self.target.machine.bound_cycles,
                 Stmt::If { conditions, body } => {
                     let holds = self.shares.next().copied().unwrap_or(1.0);
                     let is_mask = |c: &Affine| around.iter().any(|e| e.lanes.is_some() && c.coefficient(e.var) != 0);

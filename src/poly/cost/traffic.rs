@@ -196,6 +196,13 @@ impl Model<'_> {
                 self.divide(*var, value, *divisor);
                 Footprint::default()
             }
+            Stmt::Read { var, value, expected, .. } => {
+                self.values[var.0 as usize] = Some(self.form(&expected.affine, expected.divisor));
+                let mut regions = vec![];
+                self.loads(value, &mut regions);
+                let touched = self.touched(&regions);
+                Footprint { regions, fetched: [touched; 3] }
+            }
             Stmt::If { conditions, body } => self.guarded(conditions, body),
             Stmt::Store { buffer, index, value, .. } => {
                 let mut regions = vec![];

@@ -91,7 +91,7 @@ fn common(body: &[Stmt]) -> Option<Vec<Affine>> {
             Stmt::Loop { var, body, .. } => {
                 common(body).map(|conditions| conditions.into_iter().filter(|c| !c.uses(*var)).collect::<Vec<Affine>>())
             }
-            Stmt::Let { var, .. } => {
+            Stmt::Let { var, .. } | Stmt::Read { var, .. } => {
                 if let Some(in_all) = &mut in_all {
                     in_all.retain(|c| !c.uses(*var));
                 }

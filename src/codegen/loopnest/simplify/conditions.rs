@@ -92,7 +92,7 @@ pub(super) fn is_straight(body: &[Stmt]) -> bool {
     body.iter().all(|s| match s {
         Stmt::Store { .. } => true,
         Stmt::If { body, .. } => is_straight(body),
-        Stmt::Loop { .. } | Stmt::Let { .. } => false,
+        Stmt::Loop { .. } | Stmt::Let { .. } | Stmt::Read { .. } => false,
     })
 }
 

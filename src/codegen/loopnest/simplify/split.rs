@@ -146,7 +146,7 @@ pub(super) fn expanded_size(body: &[Stmt]) -> i64 {
     body.iter()
         .map(|s| match s {
             Stmt::Store { .. } => 1,
-            Stmt::Let { .. } => 0,
+            Stmt::Let { .. } | Stmt::Read { .. } => 0,
             Stmt::If { body, .. } => expanded_size(body),
             Stmt::Loop { lower, upper, kind, body, .. } => {
                 let extent = match (&lower[..], &upper[..]) {
@@ -216,6 +216,12 @@ impl Search {
                     }
                     let new = self.bind();
                     facts.bind(new, &value, divisor);
+                    env.insert(*var, Affine::var(new));
+                }
+                Stmt::Read { var, value, range, .. } => {
+                    self.expr(value, env, facts);
+                    let new = self.bind();
+                    facts.set_range(new, *range);
                     env.insert(*var, Affine::var(new));
                 }
                 Stmt::If { conditions, body } => {

@@ -137,6 +137,7 @@ impl Ports {
         match inst {
             Inst::LoadInt { .. } | Inst::Argument { .. } => self.load(target, 1.0, true),
             Inst::StoreInt { .. } => self.store(target, 1.0, true),
+            Inst::Expect { .. } => {}
             Inst::TileTensor { .. } => self.products += TILE_ROWS as f64 * machine.tile_row_cycles,
             Inst::TileLoad { .. } => self.loads += machine.tile_load_cycles,
             Inst::TileStore { .. } => self.stores += machine.tile_sum_cycles / 2.0,

@@ -2,7 +2,8 @@
 //!
 //! In: a function. Out: the mean iterations of each loop, how often they change, and the share of the times that each conditional runs
 //! its body. The integer registers are computed for a few iterations of the loops around that are spread evenly, as in `traffic.rs`,
-//! and for the iteration of the loop just around that follows each; integers that are loaded count as 0.
+//! and for the iteration of the loop just around that follows each; integers that are loaded count as 0, and loops whose bounds are
+//! loaded have the iterations that are expected of them.
 
 use crate::codegen::vcode::execute::integer;
 use crate::codegen::vcode::{Function, GprOp, Inst, Operand};
@@ -155,7 +156,7 @@ impl Walk<'_> {
 
     fn step(&mut self, inst: &Inst) {
         let (dst, value): (_, Values) = match *inst {
-            Inst::Imm { dst, value } => (dst, [value; 2 * SAMPLES]),
+            Inst::Imm { dst, value } | Inst::Expect { count: dst, iterations: value } => (dst, [value; 2 * SAMPLES]),
             Inst::Copy { dst, src } | Inst::Extend { dst, src, .. } => (dst, self.registers[src.index()]),
             Inst::Int { dst, op, a, b } | Inst::Word { dst, op, a, b } => {
                 let (a, b) = (self.registers[a.index()], self.operand(b));
@@ -238,6 +239,13 @@ mod tests {
         let none = rare.replace("parallel 96 in waves of 12", "parallel 0");
         let means: Vec<f64> = trips(&parse(&none).unwrap()[0]).iter().map(|t| t.mean).collect();
         assert!(means.iter().all(|n| n.is_finite()) && means[0] == 0.0, "{means:?}");
+    }
+
+    #[test]
+    fn loops_whose_bounds_are_loaded_have_what_is_expected() {
+        let loaded =
+            |expected: &str| trips_of(&format!("r1 = argument 0\n r0 = load i32 [r1]\n {expected} loop r0 {{\n }}"));
+        assert_eq!((loaded("expect r0, 30\n"), loaded("")), (vec![30.0], vec![0.0]));
     }
 
     #[test]

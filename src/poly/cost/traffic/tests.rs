@@ -73,6 +73,10 @@ impl Simulation<'_> {
                 Stmt::Let { var, value, divisor } => {
                     self.values[var.0 as usize] = self.value(value).div_euclid(*divisor);
                 }
+                Stmt::Read { var, expected, range, .. } => {
+                    let value = self.value(&expected.affine).div_euclid(expected.divisor);
+                    self.values[var.0 as usize] = value.clamp(range.0, range.1);
+                }
                 Stmt::If { conditions, body } => {
                     if conditions.iter().all(|c| self.value(c) >= 0) {
                         self.body(body);

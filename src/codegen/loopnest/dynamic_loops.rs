@@ -1,0 +1,596 @@
+//! Dynamic counted loops: loops whose bodies change nothing unless their index lies between bounds from data.
+//!
+//! In: a verified nest in which a body is a sum of `select(k >= p[i] && k < p[i + 1], e, 0)`, or has other targets that keep their
+//! values where the condition fails. Out: a nest of the same meaning in which the loop over k runs from `p[i]` to `p[i + 1]`, both
+//! read before it and brought into its static range, so that no data lead out of an array. Where k is the number of a tile
+//! the loop runs over those tiles that have some of the range. A tile in lanes begins at the first element of the range, and the last
+//! one has a mask, or is followed by single elements.
+//!
+//! Source: J. Zhao, M. Kruse, A. Cohen, *A Polyhedral Compilation Framework for Loops with Dynamic Data-Dependent Bounds*, CC 2018.
+
+use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
+use crate::expr::dynamic_bounds::{DynamicBound, Target};
+use crate::expr::interval::{Facts, gcd};
+use crate::expr::{Affine, BinaryOp, Bound, BufferId, Expr, Index, Var};
+use crate::runtime::DType;
+
+/// Narrows the loops of a nest.
+pub fn narrow(nest: &mut LoopNest) {
+    if !has_bounds(nest) {
+        return;
+    }
+    let phases = std::mem::take(&mut nest.body);
+    let facts = Facts::new(nest.vars.len());
+    // a phase stays one statement
+    nest.body = phases.into_iter().map(|phase| Narrower { nest }.inside(phase, &facts)).collect();
+}
+
+/// Returns true if a store has bounds from data.
+fn has_bounds(nest: &LoopNest) -> bool {
+    let mut found = false;
+    nest.body.iter().for_each(|statement| {
+        statement.visit(&mut |s| {
+            if let Stmt::Store { buffer, index, value, reduce } = s {
+                let target = Target { buffer: *buffer, index, reduce: *reduce, dtype: nest.buffer(*buffer).dtype };
+                found |= !target.bounds(value).is_empty();
+            }
+        });
+    });
+    found
+}
+
+struct Narrower<'a> {
+    nest: &'a mut LoopNest,
+}
+
+/// A bound that holds for all stores of a body: `scale · index + outer + inner ≥ limit`, or `<`.
+#[derive(Clone)]
+struct Common {
+    lower: bool,
+    limit: Expr,
+    scale: i64,
+    /// Over variables from outside of the loop.
+    outer: Affine,
+    /// The least and the greatest value of the rest: of variables inside, and of the constant.
+    inner: (i64, i64),
+    /// The values of the form.
+    range: (i64, i64),
+}
+
+impl Common {
+    fn is_exact(&self) -> bool {
+        self.inner.0 == self.inner.1
+    }
+
+    fn covers(&self, other: &Common) -> bool {
+        (self.lower, self.scale) == (other.lower, other.scale) && self.limit == other.limit && self.outer == other.outer
+    }
+
+    fn join(&mut self, other: &Common) {
+        self.inner = (self.inner.0.min(other.inner.0), self.inner.1.max(other.inner.1));
+        self.range = (self.range.0.min(other.range.0), self.range.1.max(other.range.1));
+    }
+}
+
+/// A serial loop with step 1.
+struct Serial<'a> {
+    var: Var,
+    lower: &'a [Bound],
+    upper: &'a [Bound],
+    body: &'a [Stmt],
+}
+
+impl Narrower<'_> {
+    fn statements(&mut self, body: Vec<Stmt>, facts: &mut Facts) -> Vec<Stmt> {
+        let (mut out, mut rest) = (vec![], body.into_iter().peekable());
+        while let Some(stmt) = rest.next() {
+            if let Stmt::Loop { var, lower, upper, step: 1, kind: LoopKind::Serial, body } = &stmt {
+                let l = Serial { var: *var, lower, upper, body };
+                if let Some(common) = self.common(&l, facts) {
+                    if let Some((parts, takes_next)) = self.in_lanes(&l, &common, rest.peek(), facts) {
+                        out.extend(parts);
+                        takes_next.then(|| rest.next());
+                        continue;
+                    }
+                    let (reads, narrowed) = self.narrowed(&l, &common, facts);
+                    out.extend(reads);
+                    out.push(self.inside(narrowed, facts));
+                    continue;
+                }
+            }
+            match &stmt {
+                Stmt::Let { var, value, divisor } => facts.bind(*var, value, *divisor),
+                Stmt::Read { var, range, .. } => facts.set_range(*var, *range),
+                _ => {}
+            }
+            out.push(self.inside(stmt, facts));
+        }
+        out
+    }
+
+    /// A statement with narrowed loops inside of it.
+    fn inside(&mut self, stmt: Stmt, facts: &Facts) -> Stmt {
+        let mut inside = facts.clone();
+        match &stmt {
+            Stmt::Loop { var, lower, upper, step, .. } => inside.enter_loop(*var, lower, upper, *step),
+            Stmt::If { conditions, .. } => conditions.iter().for_each(|c| inside.assume(c.clone())),
+            _ => {}
+        }
+        stmt.map_body(|body| self.statements(body, &mut inside))
+    }
+
+    /// The bounds of the index that all stores of a loop have; `None` where there are none.
+    fn common(&self, l: &Serial, facts: &Facts) -> Option<Vec<Common>> {
+        let mut inside = facts.clone();
+        inside.enter_loop(l.var, l.lower, l.upper, 1);
+        let mut all = None;
+        self.collect(l, l.body, &mut inside, &mut vec![], facts, &mut all);
+        all.filter(|all| !all.is_empty())
+    }
+
+    /// Keeps those of `all` that the stores of a body have too. `own` are the variables that the loop's body binds.
+    fn collect(
+        &self,
+        l: &Serial,
+        body: &[Stmt],
+        facts: &mut Facts,
+        own: &mut Vec<Var>,
+        outside: &Facts,
+        all: &mut Option<Vec<Common>>,
+    ) {
+        for stmt in body {
+            match stmt {
+                Stmt::Let { var, value, divisor } => {
+                    facts.bind(*var, value, *divisor);
+                    own.push(*var);
+                }
+                Stmt::Read { var, range, .. } => {
+                    facts.set_range(*var, *range);
+                    own.push(*var);
+                }
+                Stmt::If { conditions, body } => {
+                    let mut inside = facts.clone();
+                    conditions.iter().for_each(|c| inside.assume(c.clone()));
+                    self.collect(l, body, &mut inside, own, outside, all);
+                }
+                Stmt::Loop { var, lower, upper, step, body, .. } => {
+                    let mut inside = facts.clone();
+                    inside.enter_loop(*var, lower, upper, *step);
+                    own.push(*var);
+                    self.collect(l, body, &mut inside, own, outside, all);
+                }
+                Stmt::Store { buffer, index, value, reduce } => {
+                    let bounds = self.target(*buffer, index, *reduce).bounds(value);
+                    let bounds = bounds.into_iter().filter_map(|b| self.bound(l, &b, facts, own, outside));
+                    let bounds: Vec<Common> = bounds.collect();
+                    *all = Some(match all.take() {
+                        None => bounds,
+                        Some(mut all) => {
+                            all.retain_mut(|c| match bounds.iter().find(|b| c.covers(b)) {
+                                Some(other) => {
+                                    c.join(other);
+                                    true
+                                }
+                                None => false,
+                            });
+                            all
+                        }
+                    });
+                }
+            }
+        }
+    }
+
+    fn target<'t>(&self, buffer: BufferId, index: &'t [Index], reduce: Option<BinaryOp>) -> Target<'t> {
+        Target { buffer, index, reduce, dtype: self.nest.buffer(buffer).dtype }
+    }
+
+    /// A bound of the loop's index; `None` where its limit may not be read before the loop.
+    fn bound(&self, l: &Serial, bound: &DynamicBound, facts: &Facts, own: &[Var], outside: &Facts) -> Option<Common> {
+        let scale = bound.form.coefficient(l.var);
+        let of_loop = |v: &Var| *v == l.var || own.contains(v);
+        let dtype = bound.limit.dtype(&|b| self.nest.buffer(b).dtype);
+        if scale < 1
+            || dtype != DType::I64
+            || bound.variables().iter().any(of_loop)
+            || !self.may_read(bound.limit, outside)
+        {
+            return None;
+        }
+        let rest = bound.form.clone().plus(l.var, -scale);
+        let (inner, outer): (Vec<_>, Vec<_>) = rest.terms.iter().partition(|t| own.contains(&t.0));
+        let inner = Affine { terms: inner, constant: rest.constant };
+        let outer = Affine { terms: outer, constant: 0 };
+        let (range, limit) = (facts.bounds(&bound.form), bound.limit.clone());
+        let inner = facts.bounds(&inner);
+        let far = |(low, high): (i64, i64)| low > high || low < -(1 << 50) || high > 1 << 50;
+        (!far(range) && !far(inner)).then_some(Common { lower: bound.lower, limit, scale, outer, inner, range })
+    }
+
+    /// Returns true if an expression reads elements that are there, and that nothing writes.
+    fn may_read(&self, e: &Expr, facts: &Facts) -> bool {
+        let mut may = true;
+        e.visit_accesses(&mut |access| {
+            let b = self.nest.buffer(access.buffer);
+            let inside = |(i, extent): (&Index, &i64)| match i {
+                Index::Affine(a) => {
+                    let (low, high) = facts.bounds(a);
+                    0 <= low && high < *extent
+                }
+                // the ranges of its data are checked
+                Index::Value(_) => true,
+            };
+            may &= matches!(b.kind, BufferKind::Argument { written: false, .. })
+                && access.guard.is_empty()
+                && access.index.iter().zip(&b.shape).all(inside);
+        });
+        may
+    }
+
+    /// Reads a limit into a new variable.
+    fn read(&mut self, name: &str, c: &Common, facts: &mut Facts) -> (Stmt, Var) {
+        let var = self.nest.new_var(name);
+        let range = (c.range.0, c.range.1 + 1);
+        let expected = self.expected(c, range);
+        facts.set_range(var, range);
+        (Stmt::Read { var, value: c.limit.clone(), range, expected }, var)
+    }
+
+    /// A limit as it is where the data divide the range evenly among the elements that they are read from; the end of the range
+    /// where that is not known.
+    fn expected(&self, c: &Common, (first, end): (i64, i64)) -> Bound {
+        let unknown = Bound::constant(if c.lower { first } else { end });
+        let (mut value, mut offset) = (&c.limit, 0);
+        loop {
+            value = match value {
+                Expr::Cast(_, a) => a,
+                Expr::Binary(BinaryOp::Add, a, b) => match &**b {
+                    Expr::Const(c) if !c.dtype.is_float() => {
+                        offset += crate::expr::scalar::Value::from(*c).as_i64();
+                        a
+                    }
+                    _ => return unknown,
+                },
+                Expr::Load(access) => {
+                    let shape = &self.nest.buffer(access.buffer).shape;
+                    let (Some(index), Some(&elements)) = (access.index.last(), shape.last()) else { return unknown };
+                    let element = match index {
+                        Index::Affine(a) => a.clone(),
+                        Index::Value(e) => Affine::constant(e.affine_terms().0.constant),
+                    };
+                    let (mut share, mut rows) = (end - first, (elements - 1).max(1));
+                    while share > 1 << 30 && rows > 1 {
+                        (share, rows) = (share / 2, (rows / 2).max(1));
+                    }
+                    let by = gcd(share.max(1), rows);
+                    let (share, rows) = (share / by, rows / by);
+                    return Bound { affine: element.scale(share).offset((first + offset) * rows), divisor: rows };
+                }
+                _ => return unknown,
+            };
+        }
+    }
+
+    /// The loop within its bounds from data, and what is read before it.
+    fn narrowed(&mut self, l: &Serial, common: &[Common], facts: &mut Facts) -> (Vec<Stmt>, Stmt) {
+        let (mut reads, mut lower, mut upper) = (vec![], l.lower.to_vec(), l.upper.to_vec());
+        let name = self.nest.vars[l.var.0 as usize].clone();
+        for c in common {
+            let (read, limit) = self.read(&format!("{name}_{}", if c.lower { "first" } else { "end" }), c, facts);
+            reads.push(read);
+            let form = Affine::var(limit).add_scaled(&c.outer, -1);
+            match c.lower {
+                // scale · index ≥ limit − outer − inner
+                true => lower.push(Bound { affine: form.offset(-c.inner.1), divisor: c.scale }),
+                // scale · index ≤ limit − 1 − outer − inner
+                false => upper.push(Bound { affine: form.offset(c.scale - 1 - c.inner.0), divisor: c.scale }),
+            }
+        }
+        let (lower, upper) = (tighter(lower, facts, true), tighter(upper, facts, false));
+        let body = self.without(l, common);
+        (reads, Stmt::Loop { var: l.var, lower, upper, step: 1, kind: LoopKind::Serial, body })
+    }
+
+    /// The body without the conditions that the bounds say.
+    fn without(&self, l: &Serial, common: &[Common]) -> Vec<Stmt> {
+        let said = |e: &Expr| {
+            DynamicBound::of(e).is_some_and(|b| {
+                common
+                    .iter()
+                    .any(|c| c.is_exact() && c.lower == b.lower && c.limit == *b.limit && is_form(c, l.var, &b.form))
+            })
+        };
+        self.where_holds(l.body, &said)
+    }
+
+    fn where_holds(&self, body: &[Stmt], holds: &dyn Fn(&Expr) -> bool) -> Vec<Stmt> {
+        let each = body.iter().map(|stmt| match stmt {
+            Stmt::Store { buffer, index, value, reduce } => {
+                let value = self.target(*buffer, index, *reduce).without(value, holds);
+                Stmt::Store { buffer: *buffer, index: index.clone(), value, reduce: *reduce }
+            }
+            other => other.with_body(self.where_holds(other.body(), holds)),
+        });
+        each.collect()
+    }
+
+    /// The loop over tiles of lanes, `for t { vector k { … } }` over `lanes · t + k`, as one over the elements of the range, and
+    /// whether `next`, the rest of the elements, is part of it.
+    fn in_lanes(
+        &mut self,
+        l: &Serial,
+        common: &[Common],
+        next: Option<&Stmt>,
+        facts: &mut Facts,
+    ) -> Option<(Vec<Stmt>, bool)> {
+        let [Stmt::Loop { var: lane, lower: from, upper: to, step: 1, kind: LoopKind::Vector, body }] = l.body else {
+            return None;
+        };
+        let ([from], [to], [first], [end]) = (&from[..], &to[..], l.lower, l.upper) else { return None };
+        let constants = [from, to, first, end].iter().all(|b| b.affine.is_constant() && b.divisor == 1);
+        let (lanes, tiles) = (to.affine.constant, end.affine.constant);
+        let is_tile = |c: &&Common| c.scale == lanes && c.inner.1 - c.inner.0 == lanes - 1;
+        let low = common.iter().filter(is_tile).find(|c| c.lower)?;
+        let high = common.iter().filter(is_tile).find(|c| !c.lower)?;
+        let plain = body.iter().all(|s| matches!(s, Stmt::Store { .. }));
+        if !constants || first.affine.constant != 0 || !plain || low.outer != high.outer || low.inner != high.inner {
+            return None;
+        }
+        // form = lanes · index + outer + inner.0 + lane
+        let base = low.outer.clone().offset(low.inner.0);
+        let is_range = |e: &Expr| {
+            let form = base.clone().plus(l.var, lanes).plus(*lane, 1);
+            DynamicBound::of(e).is_some_and(|b| {
+                b.form == form && [low, high].iter().any(|c| c.lower == b.lower && c.limit == *b.limit)
+            })
+        };
+        let whole = self.where_holds(body, &is_range);
+        let rest = next.and_then(|next| self.rest_of(next, (l.var, tiles), *lane, body));
+        let (mut low, mut high) = (low.clone(), high.clone());
+        for c in [&mut low, &mut high] {
+            c.range.1 += rest.unwrap_or(0);
+        }
+        // the index of the first lane's element, less `base`, takes the place of the index of the tile
+        let moved = of_elements(&whole, l.var, lanes, &base)?;
+        let name = self.nest.vars[l.var.0 as usize].clone();
+        let (read_first, first) = self.read(&format!("{name}_first"), &low, facts);
+        let (read_end, end) = self.read(&format!("{name}_end"), &high, facts);
+        let mut out = vec![read_first, read_end];
+        let is_sum = |s: &Stmt| matches!(s, Stmt::Store { buffer, reduce: Some(_), .. } if self.nest.buffer(*buffer).kind == BufferKind::Local);
+        let (var, start, stop) = (l.var, Bound { affine: Affine::var(first), divisor: 1 }, Affine::var(end));
+        let vector = |body| Stmt::Loop {
+            var: *lane,
+            lower: vec![Bound::constant(0)],
+            upper: vec![Bound::constant(lanes)],
+            step: 1,
+            kind: LoopKind::Vector,
+            body,
+        };
+        if moved.iter().all(is_sum) {
+            let inside = stop.clone().offset(-1).plus(var, -1).plus(*lane, -1);
+            let body = vec![vector(vec![Stmt::If { conditions: vec![inside], body: moved }])];
+            let upper = vec![Bound { affine: stop, divisor: 1 }];
+            out.push(Stmt::Loop { var, lower: vec![start], upper, step: lanes, kind: LoopKind::Serial, body });
+            return Some((out, rest.is_some()));
+        }
+        // whole vectors, then elements one by one from the last multiple of the lanes on
+        let upper = vec![Bound { affine: stop.clone().offset(1 - lanes), divisor: 1 }];
+        let single = self.nest.new_var(name.clone());
+        let elements = moved.iter().map(|s| at_element(s, var, *lane, single)).collect();
+        let count = self.nest.new_var("whole");
+        let extent = stop.clone().plus(first, -1);
+        facts.bind(count, &extent, lanes);
+        out.push(Stmt::Let { var: count, value: extent, divisor: lanes });
+        let after = Bound { affine: Affine::var(first).plus(count, lanes), divisor: 1 };
+        let (body, lower) = (vec![vector(moved)], vec![start.clone()]);
+        out.push(Stmt::Loop { var, lower, upper, step: lanes, kind: LoopKind::Serial, body });
+        let (lower, upper) = (vec![start, after], vec![Bound { affine: stop, divisor: 1 }]);
+        out.push(Stmt::Loop { var: single, lower, upper, step: 1, kind: LoopKind::Serial, body: elements });
+        Some((out, rest.is_some()))
+    }
+
+    /// The elements of `next` where it does what one more tile does with its first lanes.
+    fn rest_of(&self, next: &Stmt, (tile, tiles): (Var, i64), lane: Var, body: &[Stmt]) -> Option<i64> {
+        let (of_lane, elements, rest) = match next {
+            Stmt::Loop { var, lower, upper, step: 1, kind: LoopKind::Vector | LoopKind::Serial, body } => {
+                let ([lower], [upper]) = (&lower[..], &upper[..]) else { return None };
+                let constant = lower.affine == Affine::constant(0) && upper.affine.is_constant() && upper.divisor == 1;
+                constant.then_some((Affine::var(*var), upper.affine.constant, &body[..]))?
+            }
+            stmt => (Affine::constant(0), 1, std::slice::from_ref(stmt)),
+        };
+        let mut at = |v: Var| match v {
+            v if v == tile => Affine::constant(tiles),
+            v if v == lane => of_lane.clone(),
+            v => Affine::var(v),
+        };
+        let expected: Vec<Stmt> = body.iter().map(|s| substituted(s, &mut at)).collect();
+        (expected == rest).then_some(elements)
+    }
+}
+
+/// Returns true if the form is the one that a bound is of.
+fn is_form(c: &Common, var: Var, form: &Affine) -> bool {
+    c.is_exact() && *form == c.outer.clone().offset(c.inner.0).plus(var, c.scale)
+}
+
+/// The bounds but for those that another one implies.
+fn tighter(bounds: Vec<Bound>, facts: &Facts, lower: bool) -> Vec<Bound> {
+    let interval = |b: &Bound| facts.bounds(&b.affine);
+    let implied = |b: &Bound| {
+        b.affine.is_constant()
+            && bounds.iter().any(|other| {
+                let (low, high) = interval(other);
+                let same = !other.affine.is_constant() && other.divisor == 1 && b.divisor == 1;
+                same && if lower { low >= b.affine.constant } else { high <= b.affine.constant }
+            })
+    };
+    bounds.iter().filter(|b| !implied(b)).cloned().collect()
+}
+
+fn substituted(s: &Stmt, map: &mut impl FnMut(Var) -> Affine) -> Stmt {
+    match s {
+        Stmt::Store { buffer, index, value, reduce } => {
+            let index = index.iter().map(|i| i.substitute(map)).collect();
+            Stmt::Store { buffer: *buffer, index, value: value.substitute(map), reduce: *reduce }
+        }
+        other => other.clone(),
+    }
+}
+
+/// Statements over `tile` as ones in which the same variable is `lanes · tile + base`; `None` where a form is over a part of it.
+fn of_elements(body: &[Stmt], tile: Var, lanes: i64, base: &Affine) -> Option<Vec<Stmt>> {
+    let mut whole = true;
+    let mut form = |a: &Affine| {
+        let c = a.coefficient(tile);
+        whole &= c % lanes == 0;
+        a.clone().plus(tile, c / lanes - c).add_scaled(base, -(c / lanes))
+    };
+    let out = body.iter().map(|s| with_forms(s, &mut form)).collect();
+    whole.then_some(out)
+}
+
+/// A store with other affine forms.
+fn with_forms(s: &Stmt, form: &mut impl FnMut(&Affine) -> Affine) -> Stmt {
+    let Stmt::Store { buffer, index, value, reduce } = s else { return s.clone() };
+    let index = index.iter().map(|i| index_with(i, form)).collect();
+    Stmt::Store { buffer: *buffer, index, value: expr_with(value, form), reduce: *reduce }
+}
+
+fn index_with(i: &Index, form: &mut impl FnMut(&Affine) -> Affine) -> Index {
+    match i {
+        Index::Affine(a) => Index::Affine(form(a)),
+        Index::Value(e) => Index::Value(Box::new(expr_with(e, form))),
+    }
+}
+
+fn expr_with(e: &Expr, form: &mut impl FnMut(&Affine) -> Affine) -> Expr {
+    match e {
+        Expr::Index(a) => Expr::Index(form(a)),
+        Expr::Load(access) => {
+            let mut access = access.clone();
+            access.index = access.index.iter().map(|i| index_with(i, form)).collect();
+            access.guard = access.guard.iter().map(&mut *form).collect();
+            Expr::Load(access)
+        }
+        e => {
+            let mut operands = vec![];
+            e.operands().for_each(|o| operands.push(expr_with(o, form)));
+            let mut operands = operands.into_iter();
+            e.map_children(&mut |e| operands.next().unwrap_or_else(|| e.clone()))
+        }
+    }
+}
+
+/// A store of the element `single` of a tile that begins at `var`.
+fn at_element(s: &Stmt, var: Var, lane: Var, single: Var) -> Stmt {
+    substituted(s, &mut |v| match v {
+        v if v == var => Affine::var(single),
+        v if v == lane => Affine::constant(0),
+        v => Affine::var(v),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::narrow;
+    use crate::codegen::loopnest::simplify::simplify;
+    use crate::codegen::loopnest::{LoopNest, interpret, parse, verify};
+    use crate::runtime::Tensor;
+
+    /// `select(index lies between P[i] and P[i + 1], yes, no)`.
+    fn chosen(index: &str, yes: &str, no: &str) -> String {
+        let from = format!("ge(index({index}), cast i64(P[i]))");
+        format!("select(and({from}, lt(index({index}), cast i64(P[i + 1]))), {yes}, {no})")
+    }
+
+    /// The loop nest of statements in a loop over rows, and what narrowing makes of it; both are run with rows in any order, and with bounds
+    /// that lead out of `V`.
+    fn narrowed(statements: &str) -> LoopNest {
+        let text = format!(
+            "kernel rows {{ P: i32[5] argument 0; V: f32[23] argument 1; Y: f32[4] argument 2 written; W: f32[23] argument 3 written;
+             acc: f32[1] local; parallel i in 0..4 {{ acc[0] = Y[i]; {statements} Y[i] = acc[0]; }} }}"
+        );
+        let before = parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let mut after = before.clone();
+        narrow(&mut after);
+        for rows in [[0, 5, 5, 9, 23], [3, 1, 30, -4, 12], [-9, 100, 2, 2, 40], [0, 16, 17, 23, i32::MIN]] {
+            let run = |nest: &LoopNest| {
+                verify::verify(nest).unwrap_or_else(|e| panic!("{e}\n{nest}"));
+                let values: Vec<f32> = (0..23).map(|k| (k * k % 7) as f32).collect();
+                let zeros = |n: i64| Tensor::new(&[n], &vec![0f32; n as usize]);
+                let mut all = [Tensor::new(&[5], &rows), Tensor::new(&[23], &values), zeros(4), zeros(23)];
+                interpret::run(nest, &mut all).unwrap_or_else(|e| panic!("{e}\n{nest}"));
+                [all[2].to_vec::<f32>(), all[3].to_vec::<f32>()]
+            };
+            let expected = run(&before);
+            assert_eq!(run(&after), expected, "{after}");
+            assert_eq!(run(&simplify(&after)), expected, "{}", simplify(&after));
+        }
+        after
+    }
+
+    fn has(nest: &LoopNest, parts: &[&str]) {
+        let text = nest.to_string();
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        parts.iter().for_each(|part| assert!(lines.contains(part), "{part}\n{text}"));
+    }
+
+    #[test]
+    fn a_sum_runs_from_bound_to_bound() {
+        let nest = narrowed(&format!("for k in 0..23 {{ acc[0] add = {}; }}", chosen("k", "V[k]", "f32(0.0)")));
+        has(
+            &nest,
+            &[
+                "let k_first = clamp(cast i64(P[i]), 0, 23) about floor(23*i / 4);",
+                "let k_end = clamp(cast i64(P[i + 1]), 0, 23) about floor((23*i + 23) / 4);",
+                "for k in k_first..k_end {",
+                "acc[0] add = V[k];",
+            ],
+        );
+    }
+
+    #[test]
+    fn lanes_begin_at_the_first_element() {
+        let body = |index: &str, target: &str, no: &str| {
+            format!(
+                "{} = {};",
+                target.replace('k', index),
+                chosen(index, &format!("V[{index}]"), &no.replace('k', index))
+            )
+        };
+        let tiles = |target: &str, no: &str| {
+            let (tile, rest) = (body("8*t + k", target, no), body("r + 16", target, no));
+            narrowed(&format!("for t in 0..2 {{ vector k in 0..8 {{ {tile} }} }} vector r in 0..7 {{ {rest} }}"))
+        };
+        let sum = tiles("acc[0] add", "f32(0.0)");
+        has(&sum, &["for t in t_first..t_end step 8 {", "if -t - k + t_end - 1 >= 0 {", "acc[0] add = V[t + k];"]);
+        assert!(!sum.to_string().contains("vector r"), "the rest is part of the loop\n{sum}");
+        // elements of their own are written without a mask, the last ones one by one
+        let copy = tiles("W[k]", "W[k]");
+        has(&copy, &["for t in t_first..t_end - 7 step 8 {", "W[t + k] = V[t + k];", "W[t#2] = V[t#2];"]);
+    }
+
+    #[test]
+    fn tiles_that_have_nothing_of_the_range_are_left_out() {
+        let inner = chosen("8*t + k", "V[8*t + k]", "f32(0.0)");
+        let nest = narrowed(&format!("for t in 0..3 {{ for k in 0..min(8, -8*t + 23) {{ acc[0] add = {inner}; }} }}"));
+        has(
+            &nest,
+            &["for t in max(0, ceil((t_first - 7) / 8))..min(3, floor((t_end + 7) / 8)) {", "acc[0] add = V[8*t + k];"],
+        );
+    }
+
+    #[test]
+    fn other_loops_stay() {
+        let same = |statements: &str| {
+            let text = narrowed(statements).to_string();
+            assert!(!text.contains("clamp"), "{text}");
+        };
+        // 1 is not neutral, the limit changes in the loop, and a statement beside it has no bounds
+        same(&format!("for k in 0..23 {{ acc[0] add = {}; }}", chosen("k", "V[k]", "f32(1.0)")));
+        same("for k in 0..3 { acc[0] add = select(ge(index(k), cast i64(P[k])), V[k], f32(0.0)); }");
+        let sum = chosen("k", "V[k]", "f32(0.0)");
+        same(&format!("for k in 0..23 {{ acc[0] add = {sum}; W[k] add = f32(1.0); }}"));
+    }
+}
