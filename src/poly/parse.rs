@@ -7,7 +7,7 @@ use crate::expr::Var;
 use crate::poly::print::{KINDS, ROLES};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::Scop;
-use crate::poly::statement::{Iterator, Statement, StatementId, TensorDecl, write_and_computed};
+use crate::poly::statement::{ElementRange, Iterator, Statement, StatementId, TensorDecl, write_and_computed};
 use crate::poly::storage::{Digit, Private};
 use crate::runtime::Result;
 
@@ -27,9 +27,22 @@ pub fn scop(text: &str) -> Result<Scop> {
         };
         p.next();
         let literals = p.literals(dtype)?;
+        let mut ranges = vec![];
+        while p.accept("from") {
+            let lower = p.integer()?;
+            p.expect("to")?;
+            let upper = p.integer()?;
+            let (mut offset, mut stride) = (0, 1);
+            if p.accept("at") {
+                offset = p.integer()? as u64;
+                p.expect("step")?;
+                stride = p.integer()?.max(1) as u64;
+            }
+            ranges.push(ElementRange { offset, stride, lower, upper });
+        }
         p.expect(";")?;
         p.buffers.insert(name.clone(), BufferId(scop.tensors.len() as u32));
-        scop.tensors.push(TensorDecl { name, dtype, shape, role, literals, panel: None });
+        scop.tensors.push(TensorDecl { name, dtype, shape, role, literals, ranges, panel: None });
     }
     while p.peek() != "}" && (p.peek() != "order" || p.peek_at(1) == "(") {
         scop.statements.push(statement(&mut p)?);

@@ -20,7 +20,8 @@
 //!     …
 //! ```
 //! Iterators are `name < extent`; a domain follows them, `if h + r - 1 >= 0 && …`. Expressions are those of a LoopNest.
-//! A tensor is `input`, `constant`, `output`, `inout` or `temporary`; ` = {1, 0}` follows where it has literals. When the statements do not run one completely
+//! A tensor is `input`, `constant`, `output`, `inout` or `temporary`; ` = {1, 0}` follows where it has literals, and `from 0 to 9` or, of
+//! each third element, `from 0 to 9 at 2 step 3` where its elements lie in an interval. When the statements do not run one completely
 //! after the other, the word `order` and a tree follow them inside of the braces; then `private B_cache of B` with the
 //! rows, and the layout `as (d1 / 16, d0, d1 / 1 % 16)`, of each private temporary. Each row of a band has its name,
 //! its kind, flags, tile size and padding, and the time φ of each statement below it.
@@ -30,7 +31,7 @@ use crate::expr::Affine;
 use crate::expr::text::literals;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
-use crate::poly::statement::{Role, Statement, StatementId};
+use crate::poly::statement::{ElementRange, Role, Statement, StatementId};
 use crate::poly::storage::Digit;
 use std::fmt::Write;
 
@@ -83,7 +84,14 @@ impl std::fmt::Display for Scop {
         for t in &self.tensors {
             let shape: String = t.shape.iter().map(|e| format!("[{e}]")).collect();
             let literals = literals(t.literals.as_ref());
-            writeln!(f, "  {}: {}{shape} {}{literals};", t.name, t.dtype, name_of(&ROLES, t.role))?;
+            write!(f, "  {}: {}{shape} {}{literals}", t.name, t.dtype, name_of(&ROLES, t.role))?;
+            for ElementRange { offset, stride, lower, upper } in &t.ranges {
+                write!(f, " from {lower} to {upper}")?;
+                if (*offset, *stride) != (0, 1) {
+                    write!(f, " at {offset} step {stride}")?;
+                }
+            }
+            writeln!(f, ";")?;
         }
         for s in &self.statements {
             let names = self.names(s);

@@ -14,8 +14,19 @@ pub struct TensorDecl {
     pub role: Role,
     /// The values of a small constant, where the code of a kernel may depend on them.
     pub literals: Option<Literals>,
+    /// Intervals in which its elements lie, as a run checks before it begins: elements that bound loops.
+    pub ranges: Vec<ElementRange>,
     /// The order in which memory has a packed copy of a constant already: kernels that can read it so do.
     pub panel: Option<Panel>,
+}
+
+/// Elements `offset, offset + stride, …` lie in `lower..=upper`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct ElementRange {
+    pub offset: u64,
+    pub stride: u64,
+    pub lower: i64,
+    pub upper: i64,
 }
 
 /// Panels of a packed constant.
@@ -30,7 +41,7 @@ pub struct Panel {
 impl TensorDecl {
     /// A tensor without literals.
     pub fn new(name: impl Into<String>, dtype: DType, shape: impl Into<Vec<i64>>, role: Role) -> TensorDecl {
-        TensorDecl { name: name.into(), dtype, shape: shape.into(), role, literals: None, panel: None }
+        TensorDecl { name: name.into(), dtype, shape: shape.into(), role, literals: None, ranges: vec![], panel: None }
     }
 }
 

@@ -8,7 +8,7 @@
 
 use crate::expr::narrow::{Interval, Names};
 use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index};
-use crate::poly::statement::{Definition, Iterator, Program, Role, ranges};
+use crate::poly::statement::{Definition, ElementRange, Iterator, Program, Role, TensorDecl, ranges};
 use crate::runtime::{DType, Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,11 @@ pub struct IndexRange {
 /// The ranges that every gather and scatter of the program needs; none when the types of the index tensors suffice.
 pub fn index_ranges(program: &Program) -> Result<Vec<IndexRange>> {
     let mut ranges: Vec<IndexRange> = vec![];
+    for (tensor, decl) in (0..).map(BufferId).zip(&program.tensors).filter(|t| t.1.role == Role::Input) {
+        for &ElementRange { offset, stride, lower, upper } in &decl.ranges {
+            add(&mut ranges, IndexRange { tensor, offset, stride, lower, upper });
+        }
+    }
     program.definitions.iter().try_for_each(|definition| add_ranges(program, definition, &mut ranges))?;
     Ok(ranges)
 }
@@ -65,6 +70,18 @@ fn add(ranges: &mut Vec<IndexRange>, new: IndexRange) {
         }
         None => ranges.push(new),
     }
+}
+
+/// Returns the interval in which the elements of a tensor must lie for `value` to be in `0..extent`; `None` where their type suffices.
+///
+/// # Errors
+/// `Unsupported` for a value that is not of elements of one tensor.
+pub fn element_range(tensors: &[TensorDecl], value: &Expr, extent: i64) -> Result<Option<IndexRange>> {
+    // the value, as the subscript of a tensor of its own
+    let mut tensors = tensors.to_vec();
+    let of = (BufferId(tensors.len() as u32), 0);
+    tensors.push(TensorDecl::new("bound", DType::I64, [extent], Role::Input));
+    range_of(&Program { tensors, definitions: vec![] }, &[], of, value)
 }
 
 /// Returns the interval in which the elements of the index tensor must lie for dimension `d` of a tensor, subscripted by
@@ -144,7 +161,14 @@ fn range_of(
 /// Returns the interval of a subscript whatever the data are, by its operations: that of the low bits of a number, say.
 fn operations_range(program: &Program, iterators: &[Iterator], value: &Expr) -> Option<Interval> {
     let dtype = |b: BufferId| program.tensors[b.0 as usize].dtype;
-    Names { dtype: &dtype, bounds: &|a| a.bounds(ranges(iterators)), is_table: &|_| false }.range(value)
+    Names {
+        dtype: &dtype,
+        bounds: &|a| {
+            if iterators.is_empty() && !a.is_constant() { (i64::MIN, i64::MAX) } else { a.bounds(ranges(iterators)) }
+        },
+        is_table: &|_| false,
+    }
+    .range(value)
 }
 
 /// Elements of a tensor known from outside.

@@ -5,6 +5,7 @@ pub mod access;
 pub mod constant_factor;
 pub mod conversion;
 pub mod dependence;
+pub mod dynamic_loops;
 pub mod index_range;
 pub mod lanes;
 pub mod legality;

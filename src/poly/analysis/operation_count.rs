@@ -10,6 +10,7 @@
 
 use crate::expr::Expr;
 use crate::expr::{Affine, Var};
+use crate::poly::analysis::dynamic_loops::share;
 use crate::poly::scop::Scop;
 use crate::poly::statement::Statement;
 
@@ -18,7 +19,8 @@ const STRATA: i64 = 64;
 
 /// Floating-point operations of a program.
 pub fn flops(scop: &Scop) -> f64 {
-    scop.statements.iter().map(|s| instances(s) * flops_of_instance(s)).fold(0.0, |a, b| a + b)
+    let of = |id| instances(scop.statement(id)) * share(scop, id) * flops_of_instance(scop.statement(id));
+    scop.ids().map(of).fold(0.0, |a, b| a + b)
 }
 
 /// Floating-point operations of one instance.

@@ -29,6 +29,7 @@ use crate::expr::interval::ceil_div;
 use crate::expr::{Affine, Var};
 use crate::poly::analysis::access::{Reference, operations, references};
 use crate::poly::analysis::dependence;
+use crate::poly::analysis::dynamic_loops::share;
 use crate::poly::schedule::{Band, Node, Row, RowKind};
 use crate::poly::statement::StatementId;
 use crate::poly::tile::band::context::{Bands, SIZES, direction};
@@ -76,7 +77,8 @@ impl Bands<'_> {
 
     /// Points of the domain, roughly: each condition halves its box.
     fn instances(&self, s: StatementId) -> f64 {
-        instances(self.scop, s) / (1 << self.scop.statement(s).domain.len().min(2)) as f64
+        let share = share(self.scop, s) / (1 << self.scop.statement(s).domain.len().min(2)) as f64;
+        instances(self.scop, s) * share
     }
 
     /// The statement with most instances, updates first.

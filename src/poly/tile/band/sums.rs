@@ -45,7 +45,8 @@ impl Bands<'_> {
         if vector.coincident || band.rows.contains(vector) || !band.permutable {
             return None;
         }
-        let carries_nothing = |r: &&Row| r.coincident && self.shared(all, id, vector, r) > 0;
+        let carries_nothing =
+            |r: &&Row| r.coincident && self.shared(all, id, vector, r) > 0 && !self.bounds_others(r, id);
         let rows: Vec<&Row> = band.rows.iter().filter(carries_nothing).collect();
         let &[a, b] = &rows[..] else { return None };
         let long = |r: &Row| r.extent(self.scop) >= 4 * BLOCK;

@@ -50,7 +50,8 @@ impl Bands<'_> {
             return None;
         }
         let all: Vec<&Row> = band.rows.iter().chain(inner.iter().map(|r| r.0)).collect();
-        let row = all[..band.rows.len()].iter().find(|r| self.carries_inside(r, &all))?;
+        let jams = |r: &&&Row| self.carries_inside(r, &all) && !self.bounds_others(r, id);
+        let row = all[..band.rows.len()].iter().find(jams)?;
         let copies = self.copies(row, 1);
         (copies > 1).then(|| self.split(row, copies, RowKind::Unroll, around))
     }
@@ -72,7 +73,7 @@ impl Bands<'_> {
     ) -> Option<(&'r Row, i64)> {
         let s = self.scop.statement(id);
         let mut best: Option<(&Row, usize)> = None;
-        for &row in all.iter().filter(|r| **r != vector && allowed(r)) {
+        for &row in all.iter().filter(|r| **r != vector && allowed(r) && !self.bounds_others(r, id)) {
             let shared = self.shared(all, id, vector, row);
             if shared > 0 && best.is_none_or(|b| shared > b.1) {
                 best = Some((row, shared));

@@ -7,11 +7,20 @@ use crate::expr::BinaryOp;
 use crate::expr::BufferId;
 use crate::expr::interval::ceil_div;
 use crate::poly::analysis::access::{Reference, is_subscript, operations, references};
+use crate::poly::analysis::dynamic_loops::{DynamicLoop, dynamic_loops};
 use crate::poly::analysis::lanes::lane_bytes;
 use crate::poly::schedule::{Node, Row};
 use crate::poly::statement::{Role, StatementId};
 use crate::poly::tile::band::context::{Bands, Vectors, direction};
 use crate::poly::tile::band::rows_to;
+
+/// Vectors of a loop with bounds from data for each of those that are added up beside each other, at least. Unmeasured.
+const LONG_LOOP: i64 = 4;
+
+/// Iterations of a longer one among loops with bounds from data, over their mean. Unmeasured.
+const LONGER: f64 = 1.5;
+/// Lanes of the shortest vectors along such a loop. Unmeasured.
+const LEAST_LANES: i64 = 4;
 
 /// Cycles of a step that combines the lanes of a sum by halves: a permutation and an addition. Unmeasured.
 const COMBINE: f64 = 2.0;
@@ -34,23 +43,24 @@ impl Bands<'_> {
         let refs = references(self.scop, id);
         let lanes = self.lanes(id);
         let mut best: Option<(&Row, f64)> = None;
-        for &row in all.iter().filter(|r| movable(r)) {
+        for &row in all.iter().filter(|r| movable(r) && !self.bounds_others(r, id)) {
             let Some(d) = direction(all, row, id, s.iterators.len()) else { continue };
             let along = |r: &Reference| self.stride(r, &d, row);
             // Lanes are stored to subscripts from data one by one.
             if refs.iter().any(|r| r.access.is_none() && stride(r, &d).is_none()) {
                 continue;
             }
+            let dynamic = self.dynamic(row, id);
             if self.points_along(&d, id).is_none_or(|n| n < self.target.machine.least_vector_points) {
                 continue;
             }
             let contiguous = refs.iter().all(|r| matches!(along(r), Some(-1..=1)));
-            if self.style.vectors == Vectors::Contiguous && !contiguous {
+            if self.style.vectors == Vectors::Contiguous && !contiguous && dynamic.is_none() {
                 continue;
             }
             let exact = matches!(s.reduce, Some(BinaryOp::Min | BinaryOp::Max));
             let whole = || refs.iter().all(|r| self.by_whole_vectors(r, along(r), lanes).is_some());
-            if !free(row) && !exact && !whole() {
+            if !free(row) && !exact && dynamic.is_none() && !whole() {
                 continue;
             }
             if self.style.vectors == Vectors::Outermost {
@@ -73,8 +83,21 @@ impl Bands<'_> {
             let narrow = lane_bytes(self.scop, id) < 4;
             let others = row.phi.iter().filter(|_| narrow).map(|p| self.lanes(p.0));
             let lanes = others.fold(lanes, i64::min);
-            (row, if free(row) { lanes } else { 4 * lanes })
+            match self.dynamic(row, id) {
+                Some(l) => (row, points_of(&l, lanes)),
+                None => (row, if free(row) { lanes } else { 4 * lanes }),
+            }
         })
+    }
+
+    /// The loop with bounds from data that a row is for a statement.
+    fn dynamic(&self, row: &Row, id: StatementId) -> Option<DynamicLoop> {
+        dynamic_loops(self.scop, id).into_iter().find(|l| row.of(id).uses(l.var))
+    }
+
+    /// Returns true if loops of a statement have bounds from data that differ from one value of a row to the next.
+    pub(super) fn bounds_others(&self, row: &Row, id: StatementId) -> bool {
+        dynamic_loops(self.scop, id).iter().any(|l| l.outer.iter().any(|v| row.of(id).uses(*v)))
     }
 
     /// Cycles that a statement beside the dominant one saves in an instance: by the lanes along `row` where it shares the row, else by
@@ -101,6 +124,7 @@ impl Bands<'_> {
         let refs = references(self.scop, id);
         let lanes = self.lanes(id);
         let extent = self.points_along(&d, id)?;
+        let extent = self.dynamic(row, id).map_or(extent, |l| l.mean.ceil() as i64);
         let arithmetic = operations(self.scop, id) / machine.fma_per_cycle as f64;
         let scalar = refs.len() as f64 / machine.loads_per_cycle as f64 + arithmetic + machine.chain_cycles;
         let access: f64 = refs.iter().map(|r| self.access_cost(r, self.stride(r, &d, row), lanes)).sum();
@@ -157,6 +181,16 @@ impl Bands<'_> {
             n => self.target.close_moves(n, r.bytes as usize, lanes as usize, r.access.is_none()),
         }
     }
+}
+
+/// Points of a vector along a loop with bounds from data: few where the loop is short, several vectors where it is long.
+fn points_of(l: &DynamicLoop, lanes: i64) -> i64 {
+    let most = (LONGER * l.mean).ceil() as i64;
+    if most < lanes {
+        return (most.max(LEAST_LANES) as u64).next_power_of_two() as i64;
+    }
+    let vectors = (1..=2).filter(|k| l.mean >= ((LONG_LOOP * lanes) << k) as f64).count();
+    lanes << vectors
 }
 
 /// Elements between neighbours along a direction; `None` where a subscript is computed.
