@@ -1,6 +1,6 @@
-//! Forward substitution: a subscript from a temporary becomes one from the temporary's value.
+//! Forward substitution: a subscript, or a bound of a loop, from a temporary becomes one from the temporary's value.
 //!
-//! In: a loop program. Out: the same program, where each subscript that names a temporary without dimensions has the value
+//! In: a loop program. Out: the same program, where each subscript and each bound that names a temporary without dimensions has the value
 //! which the one assignment to it gave, earlier in the same block or in one around it. Such a value reads indices, sizes
 //! and arrays that the program does not write, so that it is the same wherever it is computed. Assignments stay.
 
@@ -42,7 +42,11 @@ impl Forwarding<'_> {
     fn block(&self, statements: &mut [Statement], mut values: Values) {
         for s in statements {
             match s {
-                Statement::For { body, .. } => self.block(body, values.clone()),
+                Statement::For { range, body, .. } => {
+                    range.lower = replaced(&range.lower, &values, true);
+                    range.upper = replaced(&range.upper, &values, true);
+                    self.block(body, values.clone());
+                }
                 Statement::If { condition, body, otherwise } => {
                     *condition = replaced(condition, &values, false);
                     self.block(body, values.clone());
@@ -135,6 +139,7 @@ mod tests {
         // of i64 it is affine where the value is, of other types it wraps
         has("for i in 1..N { n = i - 1  y[i] = x[n] }", "y[i] = x[i - 1]");
         has("for i in 0..N { w = 200 + 100  y[i] = x[w] }", "y[i] = x[u8(200 + 100)]");
+        has("for i in 0..N { a = i32(k[i])  for j in a..8 y[j] = x[j] }", "for j in i32(i32(k[i]))..8");
         // blocks within, and values that are no subscripts stay
         has("for i in 0..N { a = i32(k[i])  for j in 0..2 if x[a] > 0 y[a] = f32(a) }", "if x[i32(i32(k[i]))] > 0");
         has("for i in 0..N { a = i32(k[i])  y[i] = f32(a) }", "y[i] = f32(a)");

@@ -7,11 +7,13 @@
 
 use super::condition;
 use super::def;
+use super::dynamic_loops::{self, Converted};
 use super::forwarding;
 use super::if_conversion;
 use super::scope::plain;
 use super::source::{Checked, Diagnostic};
 use super::syntax::{Access as Use, Assign, Assignment, Body, Combine, Program, Range, Statement, assignments};
+use crate::expr::dynamic_bounds::negative;
 use crate::expr::syntax::Span;
 use crate::expr::syntax::Style;
 use crate::expr::syntax::{Expr as Text, Function, Kind, Name};
@@ -54,11 +56,14 @@ pub fn lower_over_indices(program: &Program, sizes: &BTreeMap<String, i64>) -> C
 /// The Scop, and where each of its statements is in the text. Iterators begin at the least value of their index, or at `origin`
 /// where that is smaller.
 fn lower_from(program: &Program, sizes: &BTreeMap<String, i64>, origin: i64) -> Checked<(Scop, Vec<Span>)> {
-    let program = &if_conversion::convert(&forwarding::forward(program), sizes, &arrays(program, sizes)?)?;
+    let known = arrays(program, sizes)?;
+    let Converted { program, ranges } = dynamic_loops::convert(&forwarding::forward(program), sizes, &known)?;
+    let program = &if_conversion::convert(&program, sizes, &known)?;
     let Body::Loop { statements, .. } = &program.body else {
         return Err(Diagnostic::invalid(program.name.span, format!("`{}` is not a loop program", program.name)));
     };
-    let arrays = arrays(program, sizes)?;
+    let mut arrays = arrays(program, sizes)?;
+    dynamic_loops::declare(&mut arrays, &ranges);
     let isl = Isl::default();
     let mut walk = Walk { sizes, origin, arrays: &arrays, isl, statements: vec![], spans: vec![] };
     let order = walk.block(statements, &Nest::default())?;
@@ -305,7 +310,7 @@ impl Walk<'_> {
                 value => (None, value),
             },
             Assign::Update(Combine::Div) => (None, target_read() / value),
-            Assign::Update(Combine::Sub) => (Some(def::reduction(Combine::Add, dtype, a.span)?), -value),
+            Assign::Update(Combine::Sub) => (Some(def::reduction(Combine::Add, dtype, a.span)?), negative(value)),
             Assign::Update(combine) => (Some(def::reduction(combine, dtype, a.span)?), value),
         };
         let write = element.index.iter().map(|i| i.affine().map_or(Affine::constant(0), |a| nest.over_iterators(a)));

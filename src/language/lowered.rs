@@ -2,7 +2,7 @@
 
 use crate::language::source::Diagnostic;
 use crate::language::syntax::{Body, File, Program};
-use crate::language::{def, loops};
+use crate::language::{def, dynamic_loops, loops};
 use crate::poly::analysis::index_range;
 use crate::poly::analysis::index_range::IndexRange;
 use crate::poly::normalize::reassociate::reassociate;
@@ -81,7 +81,9 @@ impl File {
                 Body::Loop { .. } => Computation::Loop(loops::lower(program, &sizes)?),
             };
             let mut lowered = LoweredProgram { name: program.name.text.clone(), sizes, computation, initial: None };
-            if !program.initial.is_empty() {
+            let initial =
+                [program.initial.clone(), dynamic_loops::initial(lowered.arrays(), &program.initial)].concat();
+            if !initial.is_empty() {
                 for e in &program.initial {
                     if let Some(a) = lowered.arrays().iter().find(|a| a.name == *e.target)
                         && !a.role.is_given()
@@ -93,7 +95,7 @@ impl File {
                 let is_input = |a: &&crate::poly::statement::TensorDecl| a.role.is_given() && a.role != Role::Constant;
                 let arrays: Vec<crate::poly::statement::TensorDecl> =
                     lowered.arrays().iter().filter(is_input).cloned().collect();
-                lowered.initial = Some(def::lower_initial(&program.initial, &arrays, &lowered.sizes, program.style())?);
+                lowered.initial = Some(def::lower_initial(&initial, &arrays, &lowered.sizes, program.style())?);
             }
             Ok(lowered)
         };

@@ -10,6 +10,7 @@ pub mod builder;
 pub mod c;
 pub mod condition;
 pub mod def;
+pub mod dynamic_loops;
 pub mod environment;
 pub mod file;
 pub mod forwarding;

@@ -307,7 +307,11 @@ fn ranges_and_bounds() {
         "the condition `A(i) > 2` depends on data: choose",
         "A(i) > 2",
     );
-    says("loop f(N) { i64 A[N], B[N] for i in 0..A[0] B[i] = 1 }", "the bound `A[0]` depends on data", "A[0]");
+    says(
+        "loop f(N) { i64 A[N] for i in 0..A[0] A[i] = 1 }",
+        "the bound `A[0]` is from `A`, which the program writes",
+        "A[0]",
+    );
     says(
         "def f(i64(N) A, i64(N) B) -> (Y) { Y(A(i)) = B(i) }",
         "the subscript `A(i)` of `Y` is not affine: it depends on data",

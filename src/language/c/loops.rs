@@ -4,7 +4,8 @@
 //! all of them say of it are its bounds; conditions stand as far out as their variables are known.
 
 use super::expression::{Names, type_of};
-use crate::expr::{Affine, Var};
+use crate::expr::dynamic_bounds::{DynamicBound, Target};
+use crate::expr::{Affine, Expr, Var};
 use crate::poly::schedule::{Band, Node, Row};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, StatementId, ranges};
@@ -14,7 +15,7 @@ use std::fmt::Write;
 /// The statements of a Scop, indented; `arrays` are the names of its tensors.
 pub fn print(scop: &Scop, arrays: &[String], reserved: &dyn Fn(&str) -> bool) -> Result<String> {
     let dtypes: Vec<DType> = scop.tensors.iter().map(|t| t.dtype).collect();
-    let mut printer = Printer { scop, arrays, dtypes, reserved, out: String::new() };
+    let mut printer = Printer { scop, arrays, dtypes, reserved, dynamic: vec![], out: String::new() };
     let all: Vec<StatementId> = scop.ids().collect();
     printer.node(&scop.order.root, &all, &[], &[], 1)?;
     Ok(printer.out)
@@ -36,7 +37,23 @@ struct Printer<'a> {
     arrays: &'a [String],
     dtypes: Vec<DType>,
     reserved: &'a dyn Fn(&str) -> bool,
+    /// Bounds from data of the loops so far.
+    dynamic: Vec<LoopBound>,
     out: String,
+}
+
+/// A bound from data of the loop over one iterator: `form ≥ limit`, or `form < limit`.
+#[derive(Clone, PartialEq)]
+struct LoopBound {
+    lower: bool,
+    form: Affine,
+    limit: Expr,
+}
+
+impl LoopBound {
+    fn is(&self, bound: &DynamicBound) -> bool {
+        self.lower == bound.lower && self.form == bound.form && self.limit == *bound.limit
+    }
 }
 
 impl Printer<'_> {
@@ -61,10 +78,13 @@ impl Printer<'_> {
                     return self.node(child, ids, vars, said, depth);
                 };
                 let inner = Node::Band(Band { rows: rest.to_vec(), permutable: false }, child.clone());
-                let (header, vars, said) = self.header(row, ids, vars, said)?;
+                let outside = self.dynamic.len();
+                self.dynamic.extend(self.bounds_from_data(ids, Var(vars.len() as u32)));
+                let (header, vars, said) = self.header(row, ids, vars, said, outside)?;
                 self.line(depth, &format!("{header} {{"));
                 self.node(&inner, ids, &vars, &said, depth + 1)?;
                 self.line(depth, "}");
+                self.dynamic.truncate(outside);
                 Ok(())
             }
         }
@@ -77,6 +97,7 @@ impl Printer<'_> {
         ids: &[StatementId],
         vars: &[String],
         said: &[Affine],
+        outside: usize,
     ) -> Result<(String, Vec<String>, Vec<Affine>)> {
         let malformed = || Error::Internal(format!("loop `{}` of `{}` is not an iterator", row.name, self.scop.name));
         let var = Var(vars.len() as u32);
@@ -127,6 +148,12 @@ impl Printer<'_> {
             texts.reduce(|a, b| format!("{word}({a}, {b})")).unwrap_or_default()
         };
         let low = join("MAX", &lower);
+        let own = &self.dynamic[outside..];
+        if !own.is_empty() && !backwards {
+            let ends: Vec<(Affine, i64)> = upper.iter().map(|(a, k)| (a.clone().offset(*k), *k)).collect();
+            let (low, high) = self.within(own, &names, low, join("MIN", &ends))?;
+            return Ok((format!("for (long {name} = {low}; {name} < {high}; {name}++)"), inside, said));
+        }
         let header = match (&upper[..], backwards) {
             ([(a, 1)], false) => {
                 format!("for (long {name} = {low}; {name} < {}; {name}++)", names.affine(&a.clone().offset(1)))
@@ -135,6 +162,48 @@ impl Printer<'_> {
             (_, true) => format!("for (long {name} = {}; {name} >= {low}; {name}--)", join("MIN", &upper)),
         };
         Ok((header, inside, said))
+    }
+
+    /// The first value of a loop and one past its last, within bounds from data. A run checks that elements with ranges lie in the static
+    /// bounds.
+    fn within(&self, bounds: &[LoopBound], names: &Names, low: String, high: String) -> Result<(String, String)> {
+        let is_open = |e: &Expr| matches!(e, Expr::Load(a) if self.scop.tensor(a.buffer).ranges.is_empty());
+        let (mut lower, mut upper) = (vec![], vec![]);
+        for b in bounds {
+            let limit = match &b.limit {
+                Expr::Cast(_, inner) if matches!(**inner, Expr::Load(_)) => names.expression(inner)?,
+                limit => names.expression(limit)?,
+            };
+            let limit = match b.form.constant {
+                0 => limit,
+                first => format!("{limit} - {first}"),
+            };
+            let (side, static_bound) = if b.lower { (&mut lower, &low) } else { (&mut upper, &high) };
+            side.extend((b.limit.any(&mut |e| is_open(e)) && side.is_empty()).then(|| static_bound.clone()));
+            side.push(limit);
+        }
+        let join = |word: &str, bounds: Vec<String>, other: String| {
+            bounds.into_iter().reduce(|a, b| format!("{word}({a}, {b})")).unwrap_or(other)
+        };
+        Ok((join("MAX", lower, low), join("MIN", upper, high)))
+    }
+
+    /// The bounds from data that all statements have for the loop over an iterator.
+    fn bounds_from_data(&self, ids: &[StatementId], var: Var) -> Vec<LoopBound> {
+        let of = |id: StatementId| {
+            let s = self.scop.statement(id);
+            let index = s.subscripts();
+            let dtype = self.scop.tensor(s.target).dtype;
+            let target = Target { buffer: s.target, index: &index, reduce: s.reduce, dtype };
+            let outside = |b: &DynamicBound| b.form.terms == [(var, 1)] && b.variables().iter().all(|v| *v < var);
+            let bounds = target.bounds(&s.body).into_iter().filter(outside);
+            bounds
+                .map(|b| LoopBound { lower: b.lower, form: b.form.clone(), limit: b.limit.clone() })
+                .collect::<Vec<_>>()
+        };
+        let mut out = ids.first().map_or(vec![], |&id| of(id));
+        out.retain(|b| ids.iter().all(|&id| of(id).contains(b)));
+        out
     }
 
     /// Returns the conditions that all statements share and that the loops and branches around do not imply.
@@ -154,7 +223,10 @@ impl Printer<'_> {
         let s = self.scop.statement(id);
         let names = self.names(vars);
         let index = s.subscripts();
-        let text = names.assignment(s.target, &index, s.reduce, &s.body)?;
+        let dtype = self.scop.tensor(s.target).dtype;
+        let target = Target { buffer: s.target, index: &index, reduce: s.reduce, dtype };
+        let said = |e: &Expr| DynamicBound::of(e).is_some_and(|b| self.dynamic.iter().any(|d| d.is(&b)));
+        let text = names.assignment(s.target, &index, s.reduce, &target.without(&s.body, &said))?;
         self.line(depth, &text);
         Ok(())
     }
