@@ -7,7 +7,8 @@
 //! same loops, as `E[i][j]` does where a statement before computes it from `A[i][j-1]`. Floats are rounded in that order, by
 //! every stage that follows. Of a minimum of floats to which something is added each operand gets its own addition, as in
 //! `min(A[i][j-1] + c, B[j] + c)`, where that leaves the latest operand one addition and one minimum: rounding is monotonic, so
-//! that the value is the same but for sums of opposite infinities. [`products`] leaves one fused operation of a product and a sum.
+//! that the value is the same but for sums of opposite infinities. [`products`] leaves one fused operation of a product and a sum, and
+//! [`linear`] of a body that is linear in what the iteration before computed.
 //!
 //! Where a condition chooses between such a value and its minimum with an earlier one, it chooses the earlier operand instead,
 //! of integers: `min(A[i][j-1], select(c, B[j], greatest))` for `select(c, min(A[i][j-1], B[j]), A[i][j-1])`.
@@ -15,6 +16,7 @@
 //! Invariant: a sum of which two operands read the same element keeps its order, so that the compensation of rounding errors,
 //! as by Kahan, stays what it is.
 
+mod linear;
 mod products;
 
 use crate::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, Scalar, UnaryOp, Var};
@@ -31,7 +33,7 @@ pub fn reassociate(scop: &Scop) -> Scop {
         let recurrence = recurrence(scop, id);
         if !s.is_scatter() && recurrence.is_cyclic() {
             let dtype = |b: BufferId| scop.tensors[b.0 as usize].dtype;
-            out.statements[id.0 as usize].body = s.body.rewrite(&mut |e| match e {
+            let body = s.body.rewrite(&mut |e| match e {
                 Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..) => {
                     let dtype = e.dtype(&dtype);
                     recurrence.latest_fused(ordered(&recurrence, e, BinaryOp::Add, false), dtype)
@@ -50,6 +52,9 @@ pub fn reassociate(scop: &Scop) -> Scop {
                 }
                 e => e,
             });
+            let (reduce, body) = recurrence.linear(body, &dtype);
+            let statement = &mut out.statements[id.0 as usize];
+            (statement.reduce, statement.body) = (reduce, body);
         }
     }
     out

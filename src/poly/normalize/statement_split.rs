@@ -8,7 +8,7 @@
 //!
 //! Invariants: what is computed before reads no element that an earlier iteration of the innermost loop writes; an element
 //! that it reads and the recurrence overwrites belongs to a later iteration or to its own. A body of which two summands read the
-//! same element stays whole, as compensated sums do.
+//! same element stays whole, as compensated sums do, unless one operand of it waits and the other does not.
 
 use crate::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, UnaryOp, Var};
 use crate::poly::normalize::reassociate::{distance, share_elements};
@@ -123,14 +123,15 @@ fn parts(scop: &Scop, id: StatementId, v: Var) -> Option<(Expr, Vec<Term>)> {
     if s.reduce.is_some() || s.is_scatter() || !is_float || !chooses || !s.body.reads(s.target) {
         return None;
     }
-    let mut summands = vec![];
-    flatten(&s.body, &mut summands);
-    if share_elements(summands) {
-        return None;
-    }
     let split = Splitter { s, v };
     let mut waiting = vec![];
     let rest = split.linear(&s.body, false, None, &mut waiting)?;
+    let is_operand = matches!(&s.body, Expr::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) if [a, b].iter().any(|e| ***e == rest.value));
+    let mut summands = vec![];
+    flatten(&s.body, &mut summands);
+    if !is_operand && share_elements(summands) {
+        return None;
+    }
     let operations = |e: &Expr| {
         let mut count = 0;
         e.visit(&mut |e| count += usize::from(matches!(e, Expr::Binary(..) | Expr::Unary(..))));
@@ -274,6 +275,14 @@ mod tests {
                 [
                     "((B[i + 1][j + 2] * B[i + 1][j + 2]) - (B[j + 2][i + 1] * B[j + 2][i + 1]))",
                     "(A_before[j] + A[i + 1][j + 1])",
+                ],
+            ),
+            // an element twice in the operand that does not wait
+            (
+                "A[i][j] += 1.5 * ((A[i][j+1] + A[i][j-1]) / 2 - A[i][j])",
+                [
+                    "(A[i + 1][j + 2] + (f64(1.5) * ((A[i + 1][j + 3] / f64(2.0)) - A[i + 1][j + 2])))",
+                    "(A_before[j] + (f64(0.75) * A[i + 1][j + 1]))",
                 ],
             ),
             // what is not a sum waits as a whole

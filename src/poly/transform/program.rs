@@ -7,7 +7,8 @@ use crate::runtime::Result;
 
 /// `normalize`: what the ILP schedules. Of a tensor expression the temporaries are substituted into their readers, sums
 /// have accumulators, loops that all arrays use as one are one ([`crate::poly::normalize::build`]); the loops of a loop
-/// program begin at 0, and its sums add last what they computed last ([`crate::poly::normalize::reassociate`]).
+/// program begin at 0, its sums add last what they computed last, and a value that is linear in that takes it times one
+/// constant ([`crate::poly::normalize::reassociate`]).
 ///
 /// ```text
 /// for m for n           for m for n          A(m,n) = 0
