@@ -4,10 +4,12 @@
 //! loop and reads its own target has become one statement for the iterations before those that touch the element that
 //! is read, one for these, and one for those after (Griebl, Feautrier, Lengauer, "Index Set Splitting", IJPP 2000, with
 //! the hyperplanes where a read meets the write). `for j: A[i][j] min= A[i][k] + A[k][j]` carries the value of A[i][k]
-//! from j = k to all j > k; each of the three parts carries nothing.
+//! from j = k to all j > k; each of the three parts carries nothing. Before it, loops are divided where recurrences become as long as a
+//! vector ([`distance_split`]).
 
 use crate::expr::Affine;
 use crate::expr::Index;
+use crate::poly::normalize::distance_split;
 use crate::poly::schedule::{Band, Node, Row, Schedule, SequencePart};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
@@ -20,6 +22,7 @@ const MAX_PIECES: usize = 9;
 
 /// Divides the loops of `scop`.
 pub fn split(scop: &Scop) -> Result<Scop> {
+    let scop = &distance_split::split(scop)?;
     let out = Scop { statements: vec![], ..scop.clone() };
     let mut s = Splitter { out, origin: vec![], isl: Isl::default() };
     let (_, root) = s.node(scop, &scop.order.root, &scop.ids().collect::<Vec<_>>())?;

@@ -5,6 +5,7 @@ pub mod build;
 #[cfg(test)]
 mod build_tests;
 pub mod coalesce;
+pub mod distance_split;
 pub mod domain_split;
 pub mod half_sums;
 pub mod index_set_split;

@@ -54,7 +54,8 @@ pub fn coalesce(before: &Transformed) -> Result<Transformed> {
 }
 
 /// `index_set_split`: a loop that reads one element of what it updates becomes one for each side of it, and one for the element
-/// itself ([`crate::poly::normalize::index_set_split`]).
+/// itself ([`crate::poly::normalize::index_set_split`]). Before it a loop becomes two where the distance of a recurrence in it, as `3*k + 1`,
+/// reaches a vector ([`crate::poly::normalize::distance_split`]).
 ///
 /// ```text
 /// for j in 0..N              for j in 0..k        S_1
