@@ -5,7 +5,7 @@
 //! `common_values` leaves out what stands there twice, `scalar_replacement` keeps what the next iterations load again in registers, `prefetch` asks for panels before they
 //! are needed, `interleave` loads and stores interleaved elements as neighbours, `waves` moves out of the parallel loop what iterations of a wave share, `address` gives pointers registers and bumps them. Of the flat function
 //! `scaled_index` folds products of subscripts into addresses, `stored_bits` leaves out what stores drop, `single_lane` computes in
-//! as few lanes as are used, `general_registers` keeps integers of one lane in general-purpose registers, `choose` joins a comparison with the selection that reads its mask (AVX-512), `memory_operand` gives
+//! as few lanes as are used, `tree_height` puts the operands last that iterations wait for, `general_registers` keeps integers of one lane in general-purpose registers, `choose` joins a comparison with the selection that reads its mask (AVX-512), `memory_operand` gives
 //! arithmetic operands in memory and `three_operands` fused products a result beside their operands (x86-64), and `list_scheduling` orders the instructions of innermost loops (AArch64).
 //! The nest's meaning (`interpret.rs`) is kept, except that sums over vector lanes are taken in another (fixed) order
 //! and that products in sums are fused; `literal` states what it assumes of the operands of literals.
@@ -59,6 +59,7 @@ pub mod three_operands;
 pub mod tile_pass;
 pub mod tiles;
 pub mod tree;
+mod tree_height;
 mod uses;
 pub mod value;
 mod waves;
@@ -139,6 +140,7 @@ fn lower_phase(
                 scaled_index::fold(&mut function);
                 stored_bits::store_low_bits(&mut function);
                 single_lane::narrow(&mut function);
+                tree_height::reduce(&mut function, target);
                 general_registers::move_integers(&mut function, target);
                 choose::join(&mut function, target);
                 quotients::divide(&mut function, target);

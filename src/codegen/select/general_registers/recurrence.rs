@@ -21,7 +21,8 @@ const OPERATIONS_PER_CYCLE: f64 = 4.0;
 
 /// The body of an innermost loop.
 pub struct Innermost {
-    body: Range<usize>,
+    /// The places of its instructions.
+    pub body: Range<usize>,
     /// Ten for each loop around and for itself.
     pub weight: f64,
     /// Vector registers that it mentions.
