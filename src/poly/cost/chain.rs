@@ -158,6 +158,10 @@ impl Chains<'_> {
             }
             Expr::Const(_) | Expr::Index(_) => return,
             Expr::Binary(..) if contracts => after.and(fma),
+            Expr::Binary(op @ (BinaryOp::ShiftLeft | BinaryOp::ShiftRight), _, amount) => {
+                let is_constant = matches!(**amount, Expr::Const(_));
+                after.and_either(integer, if is_constant { word } else { self.word_latency(*op) })
+            }
             Expr::Binary(op, ..) => self.after(after, *op, integers),
             Expr::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not, _) => after.and_either(integer, word),
             Expr::Unary(op, _) => after.and(2.0 * op.cost().cycles),

@@ -114,6 +114,20 @@ fn integers_wait_less_than_floats() {
 }
 
 #[test]
+fn a_shift_waits_no_longer_than_a_sum_of_integers() {
+    let each = |op: &str| {
+        let cost = priced(&format!(
+            "kernel k {{ X: u32[1000][1000] argument 0; Y: u32[1000][1000] argument 1 written;
+               parallel t in 0..1 {{ for i in 0..999 {{ vector j in 0..16 {{
+                 Y[i + 1][j] = or({op}, X[i][j]); }} }} }} }}"
+        ));
+        cycles(cost.chains, 999.0)
+    };
+    let (shift, sum) = (each("shl(Y[i][j], u32(1))"), each("(Y[i][j] + u32(1))"));
+    assert!(shift <= sum && sum > 0.0, "{shift} {sum}");
+}
+
+#[test]
 fn what_waits_for_results_hides_transfers() {
     let far =
         |step: &str| priced(&rows(&format!("for j in 0..990 {{ {step} }}")).replace("[1000][1000]", "[4000][4000]"));
