@@ -3,6 +3,7 @@
 //! In: a function and its allocation. Out: position-independent bytes, constants included. The walk over the steps, control
 //! flow, moves of the arguments and the dispatch of instructions stand here; an architecture encodes them ([`Encode`]).
 
+mod counter;
 pub mod operand;
 
 use crate::codegen::constant_pool::Pool;
@@ -32,6 +33,8 @@ pub struct Emitter<'a, R: Relocation, S> {
     pub origin: usize,
     /// Open loops and conditionals: head and end.
     bodies: Vec<(DynamicLabel, DynamicLabel)>,
+    /// The innermost loop is counted down already.
+    counted: bool,
 }
 
 /// The encodings of an architecture. Registers are physical: `d` is written, others are read.
@@ -84,8 +87,11 @@ pub trait Scalars {
     fn skip_loop(&mut self, count: u8, end: DynamicLabel);
     /// Prepares the head of an innermost loop.
     fn align_loop(&mut self) {}
-    /// Counts down and jumps to `head` unless the counter is zero.
-    fn count_down(&mut self, counter: Place, head: DynamicLabel);
+    /// Steps before the end of a loop where it is counted down.
+    const COUNTED_AHEAD: usize = 0;
+    fn count_down(&mut self, counter: Place);
+    /// Jumps to `head` unless what was counted down is zero.
+    fn repeat(&mut self, head: DynamicLabel);
     /// Jumps to `end` unless `op(a, b)` holds.
     fn jump_unless(&mut self, op: CompareOp, a: u8, b: Operand, end: DynamicLabel);
 }
@@ -204,7 +210,8 @@ where
     pub fn emit(function: &'a Function, allocation: &'a Allocation, arch: S) -> Result<(Vec<u8>, Vec<usize>, S)> {
         let (asm, pool) = (VecAssembler::new(0), Pool::default());
         let temporaries = &NO_TEMPORARIES;
-        let mut e = Self { function, allocation, asm, pool, arch, temporaries, origin: 0, bodies: vec![] };
+        let (origin, bodies, counted) = (0, vec![], false);
+        let mut e = Self { function, allocation, asm, pool, arch, temporaries, origin, bodies, counted };
         e.prologue();
         let mut starts = vec![e.asm.offset().0];
         let mut i = 0;
@@ -222,6 +229,7 @@ where
                 i += reloads + 1;
                 continue;
             }
+            e.count_ahead(&allocation.steps[i..]);
             match allocation.steps.get(i + 1).is_some_and(|next| e.pair(step, next)) {
                 // both steps begin where their instruction does
                 true => {
@@ -390,7 +398,7 @@ where
             }
             Inst::LoopEnd => {
                 let (Some((head, end)), Some(counter)) = (self.bodies.pop(), hidden) else { return Ok(false) };
-                self.count_down(counter, head);
+                self.count_and_repeat(counter, head);
                 self.asm.dynamic_label(end);
             }
             Inst::IfStart { op, a, b } => {

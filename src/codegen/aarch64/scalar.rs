@@ -215,7 +215,10 @@ impl Scalars for Emitter<'_> {
         (0..bytes / 4).for_each(|_| self.asm.push_u32(NOP));
     }
 
-    fn count_down(&mut self, counter: Place, head: DynamicLabel) {
+    /// Cortex-A55 has the flags three cycles after the subtraction, and starts two instructions in a cycle.
+    const COUNTED_AHEAD: usize = 4;
+
+    fn count_down(&mut self, counter: Place) {
         match counter {
             Place::Register(counter) => a64!(self ; subs X(counter), XSP(counter), 1),
             Place::Slot(s) => {
@@ -225,6 +228,9 @@ impl Scalars for Emitter<'_> {
                 a64!(self ; cmp x17, 0);
             }
         }
+    }
+
+    fn repeat(&mut self, head: DynamicLabel) {
         a64!(self ; b.ne =>head);
     }
 

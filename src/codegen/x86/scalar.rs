@@ -264,7 +264,7 @@ impl Scalars for Emitter<'_> {
         }
     }
 
-    fn count_down(&mut self, counter: Place, head: DynamicLabel) {
+    fn count_down(&mut self, counter: Place) {
         match counter {
             Place::Register(counter) => dynasm!(self.asm ; .arch x64 ; sub Rq(counter), BYTE 1),
             Place::Slot(s) => {
@@ -272,6 +272,9 @@ impl Scalars for Emitter<'_> {
                 dynasm!(self.asm ; .arch x64 ; sub QWORD [rsp + at], BYTE 1);
             }
         }
+    }
+
+    fn repeat(&mut self, head: DynamicLabel) {
         dynasm!(self.asm ; .arch x64 ; jnz =>head);
     }
 
