@@ -17,6 +17,7 @@ mod builder;
 mod choose;
 pub mod columns;
 mod common_values;
+mod constant_copies;
 pub mod constant_division;
 pub mod conversion;
 mod dead_stores;
@@ -146,6 +147,7 @@ fn lower_phase(
                 quotients::divide(&mut function, target);
                 memory_operand::fold(&mut function, target);
                 three_operands::join(&mut function, target);
+                constant_copies::load(&mut function, target);
                 list_scheduling::schedule_loops(&mut function, target);
                 return Ok(function);
             }

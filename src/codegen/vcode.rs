@@ -312,6 +312,13 @@ impl Inst {
     pub fn is_constant(&self) -> bool {
         matches!(self, Inst::Imm { .. } | Inst::VConst { .. } | Inst::VIota { .. })
     }
+
+    /// Returns true for a constant of a vector that has some of its bits set and others not: AArch64 loads it.
+    pub fn is_loaded_constant(&self) -> bool {
+        let Inst::VConst { ty, bits, .. } = self else { return false };
+        let all = ty.lane.all_ones();
+        ![0, all].contains(&(bits & all))
+    }
 }
 
 impl Registers for Gpr {
