@@ -1,4 +1,6 @@
 use super::*;
+use crate::codegen::regalloc;
+use crate::codegen::select::tree::Root;
 use crate::codegen::vcode::text;
 
 /// The lines of a loop's body after scheduling.
@@ -135,13 +137,13 @@ fn neighbouring_stores_stay_neighbours() {
     assert_eq!(lines.len(), 7);
 }
 
-/// 36 loads, each with two products that are added to two of 24 sums: more than registers, since loads start as often as products.
+/// 36 loads, each with four products that are added to four of 24 sums: more than registers, since two products start as often as a load.
 #[test]
 fn loads_wait_while_registers_lack() {
     let step = |i: usize| {
-        let product = |sum: usize| format!("v{sum} += f32x4 v{0} * v{0}", i + 28);
+        let product = |k: usize| format!("v{sum} += f32x4 v{0} * v{0}", i + 28, sum = 6 * k + i % 6);
         let load = format!("v{} = load f32x4 f32 [r0 + {}]", i + 28, 16 * i);
-        [load, product(i % 12), product(12 + i % 12)].join("\n ")
+        format!("{load}\n {}", (0..4).map(product).collect::<Vec<_>>().join("\n "))
     };
     let lines = scheduled(&(0..36).map(step).collect::<Vec<String>>().join("\n"));
     let (mut live, mut most, mut read) = (24, 0, vec![0; 64]);
@@ -150,10 +152,89 @@ fn loads_wait_while_registers_lack() {
             None => live += 1,
             Some((_, register)) => {
                 read[register.parse::<usize>().unwrap()] += 1;
-                live -= usize::from(read[register.parse::<usize>().unwrap()] == 2);
+                live -= usize::from(read[register.parse::<usize>().unwrap()] == 4);
             }
         }
         most = most.max(live);
     }
     assert!((30..=32).contains(&most), "{most}: {lines:#?}");
+}
+
+#[test]
+fn one_result_comes_after_the_other() {
+    // two loads, two products of one each, and their stores
+    let successors = [vec![2], vec![3], vec![4], vec![5], vec![], vec![]];
+    assert_eq!(depth_first::order(&successors, |i| i >= 4), [0, 2, 4, 1, 3, 5]);
+}
+
+/// 24 sums of three products each, selected tap by tap: more operands than registers, of which neighbouring sums read the same.
+#[test]
+fn sums_that_need_more_registers_than_there_are_come_in_turn() {
+    let (sums, taps) = (24, 3);
+    let (x, w) = (|i: usize| format!("v{}", sums + i), |j: usize| format!("v{}", 60 + j));
+    let mut body: Vec<String> = (0..sums).map(|i| format!("v{i} = const f32x4 #0")).collect();
+    body.extend((0..sums + taps - 1).map(|i| format!("{} = load f32x4 f32 [r0 + {}]", x(i), 16 * i)));
+    body.extend((0..taps).map(|j| format!("{} = load f32x4 f32 [r1 + {}]", w(j), 16 * j)));
+    let products = (0..taps).flat_map(|j| (0..sums).map(move |i| (i, j)));
+    body.extend(products.map(|(i, j)| format!("v{i} += f32x4 {} * {}", x(i + j), w(j))));
+    body.extend((0..sums).map(|i| format!("store f32x4 f32 v{i}, [r3 + {}]", 16 * i)));
+    let text = format!(
+        "function f (parallel 1, 4 gpr, 64 vector registers, 0 scratch bytes) {{\n r0 = argument 0\n r1 = argument 1\n r3 = argument 2\n \
+         r2 = 8\n loop r2 {{\n {}\n }}\n}}\n",
+        body.join("\n ")
+    );
+    let mut function = text::parse(&text).unwrap_or_else(|e| panic!("{e}")).remove(0);
+    let spilled = |function: &Function| regalloc::allocate(function, &Target::neon()).unwrap().slots.vector;
+    assert!(spilled(&function) > 0);
+    schedule_loops(&mut function, &Target::neon());
+    assert_eq!(spilled(&function), 0, "{function}");
+}
+
+#[test]
+fn far_accesses_share_an_addition() {
+    let lines = scheduled(
+        "v0 = load f32x4 f32 [r0 + 69632]\n v1 = load f32x4 f32 [r0 + 69888]\n v2 = load f32x4 f32 [r0 + 65520]\n \
+         store f32x4 f32 v0, [r1 + 69632]\n r0 = add r0, 16\n v3 = load f32x4 f32 [r0 + 69632]",
+    );
+    let additions = lines.iter().filter(|line| line.contains(", 65536")).count();
+    // one for each base, and one for what the first base has become
+    assert_eq!(additions, 3, "{lines:#?}");
+    assert_eq!(lines.iter().filter(|line| line.contains(" + 4096]")).count(), 3, "{lines:#?}");
+    assert!(lines.iter().any(|line| line.contains("[r0 + 65520]")), "{lines:#?}");
+}
+
+/// A chain of six operations, for which the loads of the next iteration do not wait.
+const CHAIN: &str = "v0 = load f32x4 f32 [r0]\n r0 = add r0, 16\n v1 = mul f32x4 v0, v0\n v2 = mul f32x4 v1, v1\n v3 = mul f32x4 v2, v2\n \
+                     v4 = mul f32x4 v3, v3\n v5 = mul f32x4 v4, v4\n store f32x4 f32 v5, [r1]\n r1 = add r1, 16";
+
+fn rotated(iterations: usize, body: &str) -> Function {
+    let text = format!(
+        "function f (parallel 1, 3 gpr, 8 vector registers, 0 scratch bytes) {{\n r0 = argument 0\n r1 = argument 1\n r2 = {iterations}\n \
+         loop r2 (at least once) {{\n {body}\n }}\n}}\n"
+    );
+    let mut function = text::parse(&text).unwrap_or_else(|e| panic!("{e}")).remove(0);
+    schedule_loops(&mut function, &Target::neon());
+    function
+}
+
+#[test]
+fn a_loop_begins_an_iteration_beside_the_one_before() {
+    let function = rotated(20, CHAIN);
+    let start = function.insts.iter().position(|i| matches!(i, Inst::LoopStart { .. })).unwrap();
+    let end = function.insts.iter().position(|i| matches!(i, Inst::LoopEnd)).unwrap();
+    assert_eq!(function.insts[..start].iter().filter(|i| i.lanes().is_some()).count(), 1, "{function}");
+    assert!(function.insts[end..].iter().any(Inst::writes_memory), "{function}");
+    assert_eq!(end - start - 1, CHAIN.lines().count(), "{function}");
+    assert!(function.insts.iter().any(|i| matches!(i, Inst::Imm { value: 19, .. })), "{function}");
+}
+
+/// Few iterations, and a number that is not known.
+#[test]
+fn loops_that_may_be_short_stay() {
+    let few = rotated(4, CHAIN);
+    let unknown = rotated(20, &CHAIN.replace("store f32x4 f32 v5, [r1]", "store f32x4 f32 v5, [r1 + 1*r2]"));
+    for function in [few, unknown] {
+        let start = function.insts.iter().position(|i| matches!(i, Inst::LoopStart { .. })).unwrap();
+        assert!(function.insts[..start].iter().all(|i| i.lanes().is_none()), "{function}");
+    }
 }
