@@ -211,6 +211,12 @@ impl Conversion<'_> {
             a.value = select(condition, a.value, element);
             return a;
         };
+        if combine == Combine::Div {
+            // no reduction: what is kept is read as it is
+            a.value = select(condition, binary(Operator::Div, element.clone(), a.value), element);
+            a.assign = Assign::Set;
+            return a;
+        }
         let dtype = self.known.iter().find(|known| known.name == a.target.text).map(|known| known.dtype);
         if let Some(neutral) = dtype.and_then(|dtype| neutral(combine, dtype, a.span)) {
             a.value = select(condition, a.value, Text { kind: neutral, span: a.span });
@@ -228,7 +234,6 @@ impl Conversion<'_> {
 fn neutral(combine: Combine, dtype: DType, span: Span) -> Option<Kind> {
     match combine {
         Combine::Sub => return Some(Kind::Integer(0)),
-        Combine::Div => return Some(Kind::Integer(1)),
         Combine::Add if dtype.is_float() => return Some(Kind::Real(-0.0)),
         _ => {}
     }
@@ -317,6 +322,7 @@ mod tests {
         is("for i in 0..N if k[i] > 0 best -= 2", "for i in 0..N best -= select(k[i] > 0, 2, 0)");
         is("for i in 0..N if k[i] > 0 best *= x[i]", "for i in 0..N best *= select(k[i] > 0, x[i], 1.0)");
         is("for i in 0..N if k[i] > 0 best = max(best, x[i])", "for i in 0..N best max= select(k[i] > 0, x[i], -inf)");
+        is("for i in 0..N if k[i] > 0 y[i] /= x[i]", "for i in 0..N y[i] = select(k[i] > 0, y[i] / x[i], y[i])");
         // the greatest u64 is no literal
         is("for i in 0..N if k[i] > 0 least min= 3", "for i in 0..N least = select(k[i] > 0, min(least, 3), least)");
         assert!(converted("for i in 0..N if k[i] > 0 best += x[i]").ends_with("best += select(k[i] > 0, x[i], -0.0)"));
