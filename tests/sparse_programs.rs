@@ -15,7 +15,7 @@ use tilewright::internal::language::{self, lowered::Computation};
 use tilewright::internal::pipeline::kernel::{self, Statements};
 use tilewright::internal::poly::lower::state::Argument;
 use tilewright::internal::poly::statement::Role;
-use tilewright::{Model, Options, Session, Tensor};
+use tilewright::{Model, Options, Session, Stage, Tensor};
 
 /// A matrix in compressed rows.
 struct Matrix {
@@ -162,6 +162,39 @@ fn rows_times_a_matrix() {
         let (b, start) = (Tensor::new(&shape(m.columns), &b), Tensor::new(&shape(m.count()), &vec![1.0f32; y.len()]));
         for found in outputs(&text, &[("p", &p), ("c", &c), ("v", &v), ("b", &b), ("y", &start)]) {
             assert_eq!(found.to_vec::<f32>(), y, "{text}");
+        }
+    }
+}
+
+/// A sum inside of the loop over a row belongs to the element of the row.
+#[test]
+fn products_are_sampled() {
+    for (m, width) in matrices().iter().flat_map(|m| [1, 5, 33].map(|width| (m, width))) {
+        let a: Vec<f32> = (0..m.count() * width).map(|i| (i * 5 % 7) as f32 - 3.0).collect();
+        let b: Vec<f32> = (0..m.columns * width).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
+        let mut w = vec![2.0f32; m.value.len()];
+        for i in 0..m.count() {
+            for k in m.row(i) {
+                (0..width).for_each(|j| w[k] += a[i * width + j] * b[m.column[k] as usize * width + j]);
+            }
+        }
+        for (temporary, sum) in [
+            ("", "for j in 0..D w[k] += a[i][j] * b[c[k]][j]"),
+            ("temp f32 s", "s = 0  for j in 0..D s += a[i][j] * b[c[k]][j]  w[k] += s"),
+        ] {
+            let text = format!(
+                "loop p({}, D = {width}) {{ in i32 p[N + 1], c[Z]\n in f32 a[N][D], b[M][D]\n inout f32 w[Z]\n {temporary}
+                 for i in 0..N for k in p[i]..p[i + 1] {{ {sum} }} }}",
+                m.sizes()
+            );
+            let loops = model(&text).explain(&Options::default(), Stage::Loops, None).unwrap();
+            assert!(loops.contains("clamp(") || width < 33 || m.count() == 1 || m.value.len() < 2, "{text}\n{loops}");
+            let tensor = |rows: usize, values: &[f32]| Tensor::new(&[rows as i64, width as i64], values);
+            let (p, c, start) = (i32s(&m.rows), i32s(&m.column), f32s(&vec![2.0; w.len()]));
+            let (a, b) = (tensor(m.count(), &a), tensor(m.columns, &b));
+            for found in outputs(&text, &[("p", &p), ("c", &c), ("a", &a), ("b", &b), ("w", &start)]) {
+                assert_eq!(found.to_vec::<f32>(), w, "{text}");
+            }
         }
     }
 }

@@ -1,13 +1,18 @@
 //! Dynamic counted loops: loops whose bodies change nothing unless their index lies between bounds from data.
 //!
 //! In: a verified nest in which a body is a sum of `select(k >= p[i] && k < p[i + 1], e, 0)`, or has other targets that keep their
-//! values where the condition fails. Out: a nest of the same meaning in which the loop over k runs from `p[i]` to `p[i + 1]`, both
+//! values where the condition fails; what is copied to registers and back is kept ([`copies`]). Out: a nest of the same meaning in which the loop over k runs from `p[i]` to `p[i + 1]`, both
 //! read before it and brought into its static range, so that no data lead out of an array. Where k is the number of a tile
 //! the loop runs over those tiles that have some of the range. A tile in lanes begins at the first element of the range, and the last
 //! one has a mask, or is followed by single elements.
 //!
 //! Source: J. Zhao, M. Kruse, A. Cohen, *A Polyhedral Compilation Framework for Loops with Dynamic Data-Dependent Bounds*, CC 2018.
 
+mod copies;
+mod elements;
+
+use crate::codegen::loopnest::dynamic_loops::copies::{Uses, copies, uses};
+use crate::codegen::loopnest::dynamic_loops::elements::{at_element, of_elements, substituted};
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::expr::dynamic_bounds::{DynamicBound, Target};
 use crate::expr::interval::{Facts, gcd};
@@ -20,9 +25,10 @@ pub fn narrow(nest: &mut LoopNest) {
         return;
     }
     let phases = std::mem::take(&mut nest.body);
+    let uses = &uses(&phases);
     let facts = Facts::new(nest.vars.len());
     // a phase stays one statement
-    nest.body = phases.into_iter().map(|phase| Narrower { nest }.inside(phase, &facts)).collect();
+    nest.body = phases.into_iter().map(|phase| Narrower { nest, uses }.inside(phase, &facts)).collect();
 }
 
 /// Returns true if a store has bounds from data.
@@ -41,6 +47,8 @@ fn has_bounds(nest: &LoopNest) -> bool {
 
 struct Narrower<'a> {
     nest: &'a mut LoopNest,
+    /// Accesses of the whole nest, before any loop is narrowed.
+    uses: &'a Uses,
 }
 
 /// A bound that holds for all stores of a body: `scale · index + outer + inner ≥ limit`, or `<`.
@@ -78,6 +86,8 @@ struct Serial<'a> {
     lower: &'a [Bound],
     upper: &'a [Bound],
     body: &'a [Stmt],
+    /// Stores that change nothing where the others do not.
+    copies: Vec<&'a Stmt>,
 }
 
 impl Narrower<'_> {
@@ -85,7 +95,7 @@ impl Narrower<'_> {
         let (mut out, mut rest) = (vec![], body.into_iter().peekable());
         while let Some(stmt) = rest.next() {
             if let Stmt::Loop { var, lower, upper, step: 1, kind: LoopKind::Serial, body } = &stmt {
-                let l = Serial { var: *var, lower, upper, body };
+                let l = Serial { var: *var, lower, upper, body, copies: copies(self.nest, body, self.uses) };
                 if let Some(common) = self.common(&l, facts) {
                     if let Some((parts, takes_next)) = self.in_lanes(&l, &common, rest.peek(), facts) {
                         out.extend(parts);
@@ -159,6 +169,7 @@ impl Narrower<'_> {
                     own.push(*var);
                     self.collect(l, body, &mut inside, own, outside, all);
                 }
+                Stmt::Store { .. } if l.copies.iter().any(|copy| std::ptr::eq(*copy, stmt)) => {}
                 Stmt::Store { buffer, index, value, reduce } => {
                     let bounds = self.target(*buffer, index, *reduce).bounds(value);
                     let bounds = bounds.into_iter().filter_map(|b| self.bound(l, &b, facts, own, outside));
@@ -286,7 +297,6 @@ impl Narrower<'_> {
                 false => upper.push(Bound { affine: form.offset(c.scale - 1 - c.inner.0), divisor: c.scale }),
             }
         }
-        let (lower, upper) = (tighter(lower, facts, true), tighter(upper, facts, false));
         let body = self.without(l, common);
         (reads, Stmt::Loop { var: l.var, lower, upper, step: 1, kind: LoopKind::Serial, body })
     }
@@ -414,83 +424,6 @@ fn is_form(c: &Common, var: Var, form: &Affine) -> bool {
     c.is_exact() && *form == c.outer.clone().offset(c.inner.0).plus(var, c.scale)
 }
 
-/// The bounds but for those that another one implies.
-fn tighter(bounds: Vec<Bound>, facts: &Facts, lower: bool) -> Vec<Bound> {
-    let interval = |b: &Bound| facts.bounds(&b.affine);
-    let implied = |b: &Bound| {
-        b.affine.is_constant()
-            && bounds.iter().any(|other| {
-                let (low, high) = interval(other);
-                let same = !other.affine.is_constant() && other.divisor == 1 && b.divisor == 1;
-                same && if lower { low >= b.affine.constant } else { high <= b.affine.constant }
-            })
-    };
-    bounds.iter().filter(|b| !implied(b)).cloned().collect()
-}
-
-fn substituted(s: &Stmt, map: &mut impl FnMut(Var) -> Affine) -> Stmt {
-    match s {
-        Stmt::Store { buffer, index, value, reduce } => {
-            let index = index.iter().map(|i| i.substitute(map)).collect();
-            Stmt::Store { buffer: *buffer, index, value: value.substitute(map), reduce: *reduce }
-        }
-        other => other.clone(),
-    }
-}
-
-/// Statements over `tile` as ones in which the same variable is `lanes · tile + base`; `None` where a form is over a part of it.
-fn of_elements(body: &[Stmt], tile: Var, lanes: i64, base: &Affine) -> Option<Vec<Stmt>> {
-    let mut whole = true;
-    let mut form = |a: &Affine| {
-        let c = a.coefficient(tile);
-        whole &= c % lanes == 0;
-        a.clone().plus(tile, c / lanes - c).add_scaled(base, -(c / lanes))
-    };
-    let out = body.iter().map(|s| with_forms(s, &mut form)).collect();
-    whole.then_some(out)
-}
-
-/// A store with other affine forms.
-fn with_forms(s: &Stmt, form: &mut impl FnMut(&Affine) -> Affine) -> Stmt {
-    let Stmt::Store { buffer, index, value, reduce } = s else { return s.clone() };
-    let index = index.iter().map(|i| index_with(i, form)).collect();
-    Stmt::Store { buffer: *buffer, index, value: expr_with(value, form), reduce: *reduce }
-}
-
-fn index_with(i: &Index, form: &mut impl FnMut(&Affine) -> Affine) -> Index {
-    match i {
-        Index::Affine(a) => Index::Affine(form(a)),
-        Index::Value(e) => Index::Value(Box::new(expr_with(e, form))),
-    }
-}
-
-fn expr_with(e: &Expr, form: &mut impl FnMut(&Affine) -> Affine) -> Expr {
-    match e {
-        Expr::Index(a) => Expr::Index(form(a)),
-        Expr::Load(access) => {
-            let mut access = access.clone();
-            access.index = access.index.iter().map(|i| index_with(i, form)).collect();
-            access.guard = access.guard.iter().map(&mut *form).collect();
-            Expr::Load(access)
-        }
-        e => {
-            let mut operands = vec![];
-            e.operands().for_each(|o| operands.push(expr_with(o, form)));
-            let mut operands = operands.into_iter();
-            e.map_children(&mut |e| operands.next().unwrap_or_else(|| e.clone()))
-        }
-    }
-}
-
-/// A store of the element `single` of a tile that begins at `var`.
-fn at_element(s: &Stmt, var: Var, lane: Var, single: Var) -> Stmt {
-    substituted(s, &mut |v| match v {
-        v if v == var => Affine::var(single),
-        v if v == lane => Affine::constant(0),
-        v => Affine::var(v),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::narrow;
@@ -504,12 +437,12 @@ mod tests {
         format!("select(and({from}, lt(index({index}), cast i64(P[i + 1]))), {yes}, {no})")
     }
 
-    /// The loop nest of statements in a loop over rows, and what narrowing makes of it; both are run with rows in any order, and with bounds
+    /// The loop nest of statements in a loop over rows, narrowed and simplified; both are run with rows in any order, and with bounds
     /// that lead out of `V`.
     fn narrowed(statements: &str) -> LoopNest {
         let text = format!(
             "kernel rows {{ P: i32[5] argument 0; V: f32[23] argument 1; Y: f32[4] argument 2 written; W: f32[23] argument 3 written;
-             acc: f32[1] local; parallel i in 0..4 {{ acc[0] = Y[i]; {statements} Y[i] = acc[0]; }} }}"
+             acc: f32[1] local; s: f32[4] local; parallel i in 0..4 {{ acc[0] = Y[i]; {statements} Y[i] = acc[0]; }} }}"
         );
         let before = parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let mut after = before.clone();
@@ -527,7 +460,7 @@ mod tests {
             assert_eq!(run(&after), expected, "{after}");
             assert_eq!(run(&simplify(&after)), expected, "{}", simplify(&after));
         }
-        after
+        simplify(&after)
     }
 
     fn has(nest: &LoopNest, parts: &[&str]) {
@@ -564,7 +497,7 @@ mod tests {
             narrowed(&format!("for t in 0..2 {{ vector k in 0..8 {{ {tile} }} }} vector r in 0..7 {{ {rest} }}"))
         };
         let sum = tiles("acc[0] add", "f32(0.0)");
-        has(&sum, &["for t in t_first..t_end step 8 {", "if -t - k + t_end - 1 >= 0 {", "acc[0] add = V[t + k];"]);
+        has(&sum, &["for t in t_first..t_end step 8 {", "if t_end - t - k - 1 >= 0 {", "acc[0] add = V[t + k];"]);
         assert!(!sum.to_string().contains("vector r"), "the rest is part of the loop\n{sum}");
         // elements of their own are written without a mask, the last ones one by one
         let copy = tiles("W[k]", "W[k]");
@@ -575,10 +508,28 @@ mod tests {
     fn tiles_that_have_nothing_of_the_range_are_left_out() {
         let inner = chosen("8*t + k", "V[8*t + k]", "f32(0.0)");
         let nest = narrowed(&format!("for t in 0..3 {{ for k in 0..min(8, -8*t + 23) {{ acc[0] add = {inner}; }} }}"));
-        has(
-            &nest,
-            &["for t in max(0, ceil((t_first - 7) / 8))..min(3, floor((t_end + 7) / 8)) {", "acc[0] add = V[8*t + k];"],
-        );
+        has(&nest, &["for t in ceil((t_first - 7) / 8)..floor((t_end + 7) / 8) {", "acc[0] add = V[8*t + k];"]);
+    }
+
+    #[test]
+    fn sums_pass_through_registers() {
+        let sum =
+            |target: &str| format!("for j in 0..3 {{ {target} add = {}; }}", chosen("k", "V[k + j]", "f32(-0.0)"));
+        let sums = |inside: &str| format!("for k in 0..21 {{ {inside} }}");
+        let one = narrowed(&sums(&format!("s[0] = W[k]; {} W[k] = s[0];", sum("s[0]"))));
+        has(&one, &["for k in k_first..k_end {", "s[0] = W[k];", "s[0] add = V[k + j];", "W[k] = s[0];"]);
+        let several = "for a in 0..4 { s[a] = W[4*a]; }";
+        let back = "for b in 0..4 { W[4*b] = s[b]; }";
+        has(&narrowed(&sums(&format!("{several} {} {back}", sum("s[1]")))), &["for k in k_first..k_end {"]);
+        for other in [
+            // brought to another element, one register for several, and a register that is used behind the loop
+            format!("{} Y[0] = Y[0];", sums(&format!("s[0] = W[k]; {} W[k + 1] = s[0];", sum("s[0]")))),
+            sums(&format!("for a in 0..4 {{ s[0] = W[a]; }} {} for b in 0..4 {{ W[b] = s[0]; }}", sum("s[0]"))),
+            format!("{} Y[i] = s[0];", sums(&format!("s[0] = W[k]; {} W[k] = s[0];", sum("s[0]")))),
+        ] {
+            let text = narrowed(&other).to_string();
+            assert!(!text.contains("clamp"), "{text}");
+        }
     }
 
     #[test]
