@@ -3,8 +3,20 @@
 use crate::codegen::Target;
 use crate::expr::{Affine, Var};
 use crate::expr::{BinaryOp, BufferId, Expr, Literals, Scalar, UnaryOp};
+use crate::language::{self, lowered::Computation};
+use crate::poly::scop::Scop;
 use crate::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
 use crate::runtime::DType;
+
+/// The first program of a text, which has loops and the sizes that it needs.
+pub fn loops(text: &str) -> Scop {
+    let file = language::parse("test", text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let lowered = file.lower(file.program(None).unwrap(), &Default::default(), None);
+    let Computation::Loop(scop) = lowered.unwrap_or_else(|e| panic!("{e}\n{text}")).computation else {
+        panic!("a loop program: {text}")
+    };
+    scop
+}
 
 /// Adds a tensor and returns its id.
 pub fn tensor(p: &mut Program, role: Role, name: &str, shape: &[i64]) -> BufferId {

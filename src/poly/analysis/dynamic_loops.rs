@@ -65,18 +65,15 @@ fn mean(scop: &Scop, s: &Statement, bound: &DynamicBound, outer: &[Var]) -> f64 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::language;
-    use crate::language::lowered::Computation;
+    use crate::poly::samples::loops;
 
     #[test]
     fn the_rows_of_a_matrix_bound_a_loop() {
         let text = "loop p(N = 20, Z = 300) { in i32 p[N + 1], c[Z]\n in f32 x[N]\n inout f32 y[N], z[N]
             for i in 0..N { for k in p[i]..p[i + 1] y[i] += x[c[k]]  for k in 0..N z[i] += x[k] } }";
-        let file = language::parse("p.tile", text).unwrap();
-        let lowered = file.lower(file.program(None).unwrap(), &Default::default(), None).unwrap();
-        let Computation::Loop(scop) = lowered.computation else { panic!("a loop program") };
-        let loops = dynamic_loops(&scop, StatementId(0));
-        assert_eq!(loops, [DynamicLoop { var: Var(1), outer: vec![Var(0)], mean: 15.0 }]);
+        let scop = loops(text);
+        let found = dynamic_loops(&scop, StatementId(0));
+        assert_eq!(found, [DynamicLoop { var: Var(1), outer: vec![Var(0)], mean: 15.0 }]);
         assert_eq!([share(&scop, StatementId(0)), share(&scop, StatementId(1))], [0.05, 1.0]);
     }
 }

@@ -173,18 +173,9 @@ impl Splitter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::language;
-    use crate::language::lowered::Computation;
     use crate::poly::reference;
+    use crate::poly::samples::loops;
     use crate::runtime::Tensor;
-    use std::collections::BTreeMap;
-
-    fn loops(text: &str) -> Scop {
-        let file = language::parse("test", text).unwrap();
-        let lowered = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap();
-        let Computation::Loop(scop) = lowered.computation else { panic!("a loop program") };
-        scop
-    }
 
     #[test]
     fn recurrences_become_as_long_as_a_vector() {

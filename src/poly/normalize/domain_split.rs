@@ -366,18 +366,9 @@ fn is_identity(subscripts: &[Index], body: &Expr, s: &Statement, target: &Tensor
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::language;
-    use crate::language::lowered::Computation;
     use crate::poly::reference;
+    use crate::poly::samples::loops;
     use crate::runtime::Tensor;
-    use std::collections::BTreeMap;
-
-    fn loops(text: &str) -> Scop {
-        let file = language::parse("test", text).unwrap_or_else(|e| panic!("{e}"));
-        let lowered = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None);
-        let Computation::Loop(scop) = lowered.unwrap_or_else(|e| panic!("{e}\n{text}")).computation else { panic!() };
-        scop
-    }
 
     /// Splits, and compares what both programs compute; returns the statements and how many have subscripts that are not affine.
     fn statements(text: &str) -> (usize, usize) {

@@ -177,19 +177,10 @@ fn around(row: &Row, id: StatementId, ids: &[StatementId], child: Node) -> Node 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::language;
-    use crate::language::lowered::Computation;
     use crate::poly::analysis::dependence;
+    use crate::poly::samples::loops;
     use crate::poly::{ilp, reference};
     use crate::runtime::Tensor;
-    use std::collections::BTreeMap;
-
-    fn loops(text: &str) -> Scop {
-        let file = language::parse("test", text).unwrap();
-        let lowered = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap();
-        let Computation::Loop(scop) = lowered.computation else { panic!("a loop program") };
-        scop
-    }
 
     #[test]
     fn shortest_paths_are_parallel_for_each_step() {
