@@ -34,7 +34,7 @@ pub fn print(lowered: &LoweredProgram, seed: u64) -> Result<String> {
     };
     let frame = Frame::new(lowered, &scop.tensors)?;
     let (mut declared, mut body) = (String::new(), String::new());
-    for (t, name) in scop.tensors.iter().zip(&frame.arrays) {
+    for (t, name) in scop.tensors.iter().zip(&frame.arrays).filter(|(t, _)| t.role != Role::Check) {
         match loops::is_local(t) {
             true => _ = writeln!(body, "    {};", loops::declaration(name, t.dtype, &t.shape)?),
             false => declare(&mut declared, t, name)?,
@@ -143,7 +143,7 @@ impl<'a> Frame<'a> {
             let _ = writeln!(out, "{functions}");
         }
         let _ = write!(out, "__attribute__((noinline)) static void run(void) {{\n{body}}}\n\n{SAVE}{MAIN}");
-        let written = |t: &TensorDecl| t.role.is_written() && t.role != Role::Temporary;
+        let written = |t: &TensorDecl| matches!(t.role, Role::Output | Role::InOut);
         let outputs = self.tensors.iter().zip(&self.arrays).filter(|(t, _)| written(t));
         for (i, (t, name)) in outputs.enumerate() {
             let header = npy::header(t.dtype, &t.shape)?;

@@ -12,6 +12,7 @@ use super::forwarding;
 use super::if_conversion;
 use super::scope::plain;
 use super::source::{Checked, Diagnostic};
+use super::subscript_checks::{self, Check, Dimension, SubscriptChecks};
 use super::syntax::{Access as Use, Assign, Assignment, Body, Combine, Program, Range, Statement, assignments};
 use crate::expr::dynamic_bounds::negative;
 use crate::expr::syntax::Span;
@@ -56,6 +57,23 @@ pub fn lower_over_indices(program: &Program, sizes: &BTreeMap<String, i64>) -> C
 /// The Scop, and where each of its statements is in the text. Iterators begin at the least value of their index, or at `origin`
 /// where that is smaller.
 fn lower_from(program: &Program, sizes: &BTreeMap<String, i64>, origin: i64) -> Checked<(Scop, Vec<Span>)> {
+    let (scop, spans, checks) = lower_with(program, sizes, origin, &[])?;
+    let found = subscript_checks::needless(&scop, &checks);
+    let needless = found.map_err(|error| Diagnostic { span: program.name.span, error })?;
+    if needless.is_empty() {
+        return Ok((scop, spans));
+    }
+    let (scop, spans, _) = lower_with(program, sizes, origin, &needless)?;
+    Ok((scop, spans))
+}
+
+/// As [`lower_from`], without records of the subscripts of `needless` dimensions.
+fn lower_with(
+    program: &Program,
+    sizes: &BTreeMap<String, i64>,
+    origin: i64,
+    needless: &[Dimension],
+) -> Checked<(Scop, Vec<Span>, Vec<Check>)> {
     let known = arrays(program, sizes)?;
     let Converted { program, ranges } = dynamic_loops::convert(&forwarding::forward(program), sizes, &known)?;
     let program = &if_conversion::convert(&program, sizes, &known)?;
@@ -65,15 +83,21 @@ fn lower_from(program: &Program, sizes: &BTreeMap<String, i64>, origin: i64) -> 
     let mut arrays = arrays(program, sizes)?;
     dynamic_loops::declare(&mut arrays, &ranges);
     let isl = Isl::default();
-    let mut walk = Walk { sizes, origin, arrays: &arrays, isl, statements: vec![], spans: vec![] };
+    let checks = SubscriptChecks::new(&arrays, needless);
+    let mut walk = Walk { sizes, origin, arrays: &arrays, checks, isl, statements: vec![], spans: vec![] };
     let order = walk.block(statements, &Nest::default())?;
-    let root = order.map_or(Node::Sequence(vec![]), |(_, root)| root);
-    let (mut statements, spans) = (walk.statements, walk.spans);
+    let (mut statements, mut spans) = (walk.statements, walk.spans);
+    let (checks, tensors, first_values, mut children) = walk.checks.finish(statements.len() as u32);
+    spans.extend(first_values.iter().map(|_| program.name.span));
+    statements.extend(first_values);
+    children.extend(order);
+    let root = in_sequence(flat(children)).map_or(Node::Sequence(vec![]), |(_, root)| root);
+    arrays.extend(tensors);
     number(&mut statements);
     let order = Schedule { root };
     let scop = Scop { name: program.name.text.clone(), tensors: arrays, statements, order, ..Scop::default() };
     scop.verify().map_err(|error| Diagnostic { span: program.name.span, error })?;
-    Ok((scop, spans))
+    Ok((scop, spans, checks))
 }
 
 /// The arrays with their shapes and roles.
@@ -156,6 +180,7 @@ struct Walk<'a> {
     sizes: &'a BTreeMap<String, i64>,
     origin: i64,
     arrays: &'a [TensorDecl],
+    checks: SubscriptChecks<'a>,
     isl: Isl,
     statements: Vec<crate::poly::statement::Statement>,
     /// The text of each statement.
@@ -200,18 +225,22 @@ impl Walk<'_> {
                 Ok(children)
             }
             Statement::Assign(a) => {
-                let id = StatementId(self.statements.len() as u32);
                 if self.is_empty(&nest.polyhedron(), a.span)? {
                     return Ok(vec![]);
                 }
-                if self.statements.len() == STATEMENTS {
-                    let message = format!("a program of more than {STATEMENTS} statements");
-                    return Err(Diagnostic::unsupported(a.span, message));
-                }
                 let name = a.label.as_ref().unwrap_or(&a.target).text.clone();
-                self.statements.push(crate::poly::statement::Statement { name, ..self.assign(a, nest)? });
-                self.spans.push(a.span);
-                Ok(vec![(vec![id], Node::Leaf)])
+                let assigned = crate::poly::statement::Statement { name, ..self.assign(a, nest)? };
+                let mut children = vec![];
+                for s in self.checks.take(&nest.iterators, &nest.domain).into_iter().chain([assigned]) {
+                    if self.statements.len() == STATEMENTS {
+                        let message = format!("a program of more than {STATEMENTS} statements");
+                        return Err(Diagnostic::unsupported(a.span, message));
+                    }
+                    children.push((vec![StatementId(self.statements.len() as u32)], Node::Leaf));
+                    self.statements.push(s);
+                    self.spans.push(a.span);
+                }
+                Ok(children)
             }
         }
     }
@@ -299,7 +328,7 @@ impl Walk<'_> {
         let dtype = self.arrays[target.0 as usize].dtype;
         let index = a.subscripts.iter().map(|e| scope.subscript(e)).collect::<Checked<Vec<Index>>>()?;
         let element = Access { buffer: target, index, guard: vec![], otherwise: None };
-        self.inside(a.target.span, element.clone(), &[], nest)?;
+        let element = self.inside(a.target.span, element, &[], nest)?;
         let value = scope.value(&a.value, dtype)?;
         let target_read = || Expr::Load(element.clone());
         let (reduce, value) = match a.assign {
@@ -337,32 +366,20 @@ impl Walk<'_> {
         let decl = &self.arrays[access.buffer.0 as usize];
         let mut guarded = false;
         for (d, index) in access.index.iter().enumerate() {
-            match index {
-                Index::Affine(form) => {
-                    let below = Affine::constant(decl.shape[d] - 1).add_scaled(form, -1);
-                    for inside in [form, &below] {
-                        if self.leaves(span, inside, &[], nest)?.is_none() {
-                            continue;
-                        }
-                        guarded = true;
-                        if let Some(point) = self.leaves(span, inside, facts, nest)? {
-                            return Err(outside(span, decl, d, form, nest, &point));
-                        }
-                    }
+            let Index::Affine(form) = index else { continue };
+            let below = Affine::constant(decl.shape[d] - 1).add_scaled(form, -1);
+            for inside in [form, &below] {
+                if self.leaves(span, inside, &[], nest)?.is_none() {
+                    continue;
                 }
-                Index::Value(e) => {
-                    let mut written = None;
-                    e.visit_accesses(&mut |a| {
-                        let array = &self.arrays[a.buffer.0 as usize];
-                        written = written.or(Some(&array.name).filter(|_| array.role.is_written()));
-                    });
-                    if let Some(name) = written {
-                        let message = format!("a subscript from `{name}`, which the program writes");
-                        return Err(Diagnostic::unsupported(span, message));
-                    }
+                guarded = true;
+                if let Some(point) = self.leaves(span, inside, facts, nest)? {
+                    return Err(outside(span, decl, d, form, nest, &point));
                 }
             }
         }
+        let over_iterators = |e: &Expr| e.substitute(&mut |v| nest.values[v.0 as usize].clone());
+        self.checks.keep_inside(&mut access, &nest.iterators, &over_iterators);
         if guarded {
             access.guard = facts.to_vec();
             access.otherwise = Some(Scalar::of(decl.dtype, 0.0));
@@ -392,6 +409,15 @@ impl Walk<'_> {
         }
         self.isl.is_empty(p).map_err(|error| Diagnostic { span, error })
     }
+}
+
+/// The parts of a sequence, of which none is a sequence.
+fn flat(parts: Vec<SequencePart>) -> Vec<SequencePart> {
+    let of = |part: SequencePart| match part {
+        (_, Node::Sequence(children)) => children,
+        part => vec![part],
+    };
+    parts.into_iter().flat_map(of).collect()
 }
 
 /// The error of a read before an assignment; where nothing assigns to the array, at the first update of it.

@@ -26,6 +26,7 @@ pub mod range;
 pub mod scope;
 pub mod size;
 pub mod source;
+pub mod subscript_checks;
 pub mod syntax;
 
 pub use parser::parse;

@@ -13,7 +13,7 @@ use crate::pipeline::linkable::{Argument, LinkableKernel};
 use crate::pipeline::options::exceeds;
 use crate::pipeline::report::Report;
 use crate::pipeline::{Clock, Compilation, Options, Order, check_memory, link, words};
-use crate::poly::statement::{Role, TensorDecl};
+use crate::poly::statement::{ElementRange, Role, TensorDecl};
 use crate::poly::transform::primitive::Schedule;
 use crate::poly::transform::state::{Proven, SourceProgram};
 use crate::runtime::module::{Action, Buffer, BufferPlace, BufferRef, ModuleParts, OutputSpec, Step, TensorSpec};
@@ -165,6 +165,10 @@ fn link_kernel(compiled: &LinkableKernel, arrays: &[TensorDecl]) -> Result<Modul
             module.buffers.push(Buffer { name, dtype, shape, place });
             BufferRef(module.buffers.len() as u32 - 1)
         };
+        if array.role == Role::Check {
+            buffers.push((None, Some(in_arena(&mut module, &array.name, array.dtype, array.shape.clone())?)));
+            continue;
+        }
         let input = array.role.is_given().then(|| place(BufferPlace::Input(module.inputs.len() as u32)));
         let output = array.role.is_written().then(|| place(BufferPlace::Output(module.outputs.len() as u32)));
         if input.is_some() {
@@ -206,18 +210,27 @@ fn link_kernel(compiled: &LinkableKernel, arrays: &[TensorDecl]) -> Result<Modul
             Argument::Packed { .. } => {
                 return Err(Error::Internal(format!("`{}` packs an operand that is not constant", compiled.name)));
             }
-            Argument::Workspace { bytes } => {
-                let place = BufferPlace::Arena(module.arena_bytes);
-                let (name, shape) = ("workspace".to_string(), vec![*bytes as i64]);
-                module.buffers.push(Buffer { name, dtype: DType::U8, shape, place });
-                module.arena_bytes += (*bytes as u64).next_multiple_of(crate::runtime::arena::ALIGNMENT);
-                BufferRef(module.buffers.len() as u32 - 1)
-            }
+            Argument::Workspace { bytes } => in_arena(&mut module, "workspace", DType::U8, vec![*bytes as i64])?,
         });
     }
     let action = Action::Kernel { kernel: 0, arguments };
     module.steps.push(Step { name: compiled.name.clone(), flops: compiled.flops, action });
+    for (array, buffers) in arrays.iter().zip(&buffers).filter(|(array, _)| array.role == Role::Check) {
+        let tensor = buffers.1.ok_or_else(|| Error::Internal(format!("`{}` has no memory", array.name)))?;
+        for &ElementRange { offset, stride, lower, upper } in &array.ranges {
+            let action = Action::CheckIndices { tensor, offset, stride, lower, upper };
+            module.steps.push(step(format!("check {}", array.name), action));
+        }
+    }
     Ok(module)
+}
+
+/// A buffer of its own in the arena.
+fn in_arena(module: &mut ModuleParts, name: &str, dtype: DType, shape: Vec<i64>) -> Result<BufferRef> {
+    let buffer = Buffer { name: name.into(), dtype, shape, place: BufferPlace::Arena(module.arena_bytes) };
+    module.arena_bytes += buffer.bytes()?.next_multiple_of(crate::runtime::arena::ALIGNMENT);
+    module.buffers.push(buffer);
+    Ok(BufferRef(module.buffers.len() as u32 - 1))
 }
 
 impl File {

@@ -35,12 +35,13 @@ use crate::poly::statement::{ElementRange, Role, Statement, StatementId};
 use crate::poly::storage::Digit;
 use std::fmt::Write;
 
-pub(super) const ROLES: [(Role, &str); 5] = [
+pub(super) const ROLES: [(Role, &str); 6] = [
     (Role::Input, "input"),
     (Role::Constant, "constant"),
     (Role::Output, "output"),
     (Role::InOut, "inout"),
     (Role::Temporary, "temporary"),
+    (Role::Check, "check"),
 ];
 pub(super) const KINDS: [(RowKind, &str); 5] = [
     (RowKind::Serial, "serial"),

@@ -14,7 +14,7 @@ pub struct TensorDecl {
     pub role: Role,
     /// The values of a small constant, where the code of a kernel may depend on them.
     pub literals: Option<Literals>,
-    /// Intervals in which its elements lie, as a run checks before it begins: elements that bound loops.
+    /// Intervals in which its elements lie, as a run checks before it begins: elements that bound loops; of [`Role::Check`] when it ends.
     pub ranges: Vec<ElementRange>,
     /// The order in which memory has a packed copy of a constant already: kernels that can read it so do.
     pub panel: Option<Panel>,
@@ -57,12 +57,14 @@ pub enum Role {
     InOut,
     /// Exists only inside the program.
     Temporary,
+    /// Subscripts that a run has met, which it checks when it ends: no array of the text.
+    Check,
 }
 
 impl Role {
     /// Returns true if statements may write it.
     pub fn is_written(self) -> bool {
-        matches!(self, Role::Output | Role::InOut | Role::Temporary)
+        matches!(self, Role::Output | Role::InOut | Role::Temporary | Role::Check)
     }
 
     /// Returns true if it has values before the program runs.
@@ -192,8 +194,7 @@ pub struct Statement {
     pub domain: Vec<Affine>,
     pub target: BufferId,
     pub write: Vec<Affine>,
-    /// Subscripts of the write from data: dimension and value; `write` is 0 there. They read tensors that no statement
-    /// writes.
+    /// Subscripts of the write from data: dimension and value; `write` is 0 there.
     pub computed: Vec<(usize, Expr)>,
     /// `target = reduce(target, body)` instead of `target = body`. Instances that differ only in the order in which they
     /// update one element may be reordered.
@@ -211,6 +212,17 @@ impl Statement {
     pub fn visit_accesses(&self, f: &mut impl FnMut(&Access)) {
         self.body.visit_accesses(f);
         self.computed.iter().for_each(|(_, e)| e.visit_accesses(f));
+    }
+
+    /// Rewrites each read of the body and of the subscripts that are data.
+    pub fn rewrite_loads(&mut self, f: &mut impl FnMut(Access) -> Expr) {
+        self.body = self.body.rewrite_loads(f);
+        self.computed.iter_mut().for_each(|(_, e)| *e = e.rewrite_loads(f));
+    }
+
+    /// As [`Statement::rewrite_loads`], of one tensor.
+    pub fn rewrite_reads(&mut self, tensor: BufferId, f: &mut impl FnMut(Access) -> Expr) {
+        self.rewrite_loads(&mut |a| if a.buffer == tensor { f(a) } else { Expr::Load(a) });
     }
 
     /// Returns true if the element that it writes depends on data.

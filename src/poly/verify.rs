@@ -139,14 +139,6 @@ impl Scop {
                 }
             }
         }
-        let written = |t: BufferId| self.statements.iter().any(|s| s.target == t);
-        for s in self.statements.iter().filter(|s| s.is_scatter()) {
-            if s.computed.iter().any(|c| c.1.any(&mut |e| matches!(e, Expr::Load(a) if written(a.buffer)))) {
-                let what =
-                    format!("`{}` of `{}` takes subscripts of its target from what is written", s.name, self.name);
-                return Err(Error::Unsupported(what));
-            }
-        }
         self.order.verify(self)?;
         check(self, &self.order)
     }

@@ -318,16 +318,6 @@ fn ranges_and_bounds() {
         "A(i)",
     );
     says(
-        "loop f(N) { i64 A[N], B[N] for i in 0..N { A[i] = B[A[i]] } }",
-        "a subscript from `A`, which the program writes",
-        "B[A[i]]",
-    );
-    says(
-        "loop f(N) { i64 A[N], B[N] for i in 0..N { B[A[i]] = 1  A[i] = 0 } }",
-        "a subscript from `A`, which the program writes",
-        "B",
-    );
-    says(
         "loop f(N) { f64 A[N], B[N] for i in 0..N { B[A[i]] = 1 } }",
         "`A[i]` is f64, which is not a type of subscripts",
         "A[i]",

@@ -32,7 +32,7 @@ pub fn evaluate(program: &Program, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
                 }
                 Cow::Borrowed(*tensor)
             }
-            Role::Output | Role::Temporary => Cow::Owned(Tensor::zeros(t.dtype, &t.shape)),
+            Role::Output | Role::Temporary | Role::Check => Cow::Owned(Tensor::zeros(t.dtype, &t.shape)),
         });
     }
     if given.next().is_some() {

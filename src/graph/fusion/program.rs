@@ -29,7 +29,7 @@ pub fn program(graph: &Graph, group: &Group) -> Result<Program> {
             Role::Input => "x",
             Role::Constant => "w",
             Role::Output | Role::InOut => "y",
-            Role::Temporary => "t",
+            Role::Temporary | Role::Check => "t",
         };
         let id = BufferId(out.tensors.len() as u32);
         let name = format!("{prefix}{}", id.0);

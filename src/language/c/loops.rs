@@ -5,7 +5,7 @@
 
 use super::expression::{Names, type_of};
 use crate::expr::dynamic_bounds::{DynamicBound, Target};
-use crate::expr::{Affine, Expr, Var};
+use crate::expr::{Affine, BinaryOp, Expr, Index, Var};
 use crate::poly::schedule::{Band, Node, Row};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, StatementId, ranges};
@@ -15,7 +15,9 @@ use std::fmt::Write;
 /// The statements of a Scop, indented; `arrays` are the names of its tensors.
 pub fn print(scop: &Scop, arrays: &[String], reserved: &dyn Fn(&str) -> bool) -> Result<String> {
     let dtypes: Vec<DType> = scop.tensors.iter().map(|t| t.dtype).collect();
-    let mut printer = Printer { scop, arrays, dtypes, reserved, dynamic: vec![], out: String::new() };
+    let records = scop.statements.iter().filter(|s| s.reduce.is_some() && scop.tensor(s.target).role == Role::Check);
+    let recorded = records.map(|s| &s.body).collect();
+    let mut printer = Printer { scop, arrays, dtypes, reserved, recorded, dynamic: vec![], out: String::new() };
     let all: Vec<StatementId> = scop.ids().collect();
     printer.node(&scop.order.root, &all, &[], &[], 1)?;
     Ok(printer.out)
@@ -37,6 +39,8 @@ struct Printer<'a> {
     arrays: &'a [String],
     dtypes: Vec<DType>,
     reserved: &'a dyn Fn(&str) -> bool,
+    /// Subscripts of which the program keeps the extremes.
+    recorded: Vec<&'a Expr>,
     /// Bounds from data of the loops so far.
     dynamic: Vec<LoopBound>,
     out: String,
@@ -221,14 +225,47 @@ impl Printer<'_> {
 
     fn statement(&mut self, id: StatementId, vars: &[String], depth: usize) -> Result<()> {
         let s = self.scop.statement(id);
+        if self.scop.tensor(s.target).role == Role::Check {
+            return Ok(());
+        }
         let names = self.names(vars);
-        let index = s.subscripts();
+        let place = |index| match index {
+            Index::Value(e) => Index::Value(Box::new(self.unchecked(&e))),
+            affine => affine,
+        };
+        let index: Vec<Index> = s.subscripts().into_iter().map(place).collect();
+        let body = self.unchecked(&s.body);
         let dtype = self.scop.tensor(s.target).dtype;
         let target = Target { buffer: s.target, index: &index, reduce: s.reduce, dtype };
         let said = |e: &Expr| DynamicBound::of(e).is_some_and(|b| self.dynamic.iter().any(|d| d.is(&b)));
-        let text = names.assignment(s.target, &index, s.reduce, &target.without(&s.body, &said))?;
+        let text = names.assignment(s.target, &index, s.reduce, &target.without(&body, &said))?;
         self.line(depth, &text);
         Ok(())
+    }
+
+    /// `e` with the subscripts that the program records as they are, and not kept inside of their dimension.
+    fn unchecked(&self, e: &Expr) -> Expr {
+        let kept = |e: &Expr| match e {
+            Expr::Binary(BinaryOp::Min, above, _) => match above.as_ref() {
+                Expr::Binary(BinaryOp::Max, value, _) => self.recorded.contains(&value.as_ref()).then(|| value.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        let is_kept = |i: &Index| i.value().is_some_and(|e| kept(e).is_some());
+        match e {
+            Expr::Load(access) if access.index.iter().any(is_kept) => {
+                let mut access = access.clone();
+                for index in &mut access.index {
+                    if let Some(value) = index.value().and_then(kept) {
+                        *index = Index::Value(value);
+                    }
+                }
+                Expr::Load(access).map_children(&mut |e| self.unchecked(e))
+            }
+            // a subscript of the target
+            e => kept(e).map_or_else(|| e.map_children(&mut |e| self.unchecked(e)), |value| self.unchecked(&value)),
+        }
     }
 
     fn names<'n>(&'n self, vars: &'n [String]) -> Names<'n> {

@@ -321,7 +321,7 @@ pub fn reads_sums_from(s: &Statement, same: &[Affine], order: Option<(&Affine, i
         pairs.inequalities.push(plus(&difference(&pairs.form(form, n), &pairs.form(form, 0)), step - 1));
     }
     let mut reads = vec![];
-    s.body.visit_accesses(&mut |a| {
+    s.visit_accesses(&mut |a| {
         if a.buffer == s.target {
             reads.push(a.clone());
         }

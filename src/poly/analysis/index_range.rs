@@ -40,6 +40,11 @@ pub fn unbounded_subscript(program: &Program) -> Option<(usize, Error)> {
     program.definitions.iter().enumerate().find_map(of)
 }
 
+/// Returns true if `value`, over these iterators, lies in `0..extent` whatever the data are.
+pub fn is_inside(tensors: &[TensorDecl], iterators: &[Iterator], value: &Expr, extent: i64) -> bool {
+    operations_range(tensors, iterators, value).is_some_and(|(low, high)| 0 <= low && high < extent)
+}
+
 /// Adds the ranges that the subscripts of one definition need.
 fn add_ranges(program: &Program, definition: &Definition, ranges: &mut Vec<IndexRange>) -> Result<()> {
     let mut failure = None;
@@ -95,8 +100,8 @@ fn range_of(
     let tensor = &program.tensors[buffer.0 as usize];
     let unsupported =
         |why: &str| Err(Error::Unsupported(format!("subscripts of `{}`, dimension {d}: {why}", tensor.name)));
-    let Some(function) = function_of(program, value) else {
-        let (extent, known) = (tensor.shape[d], operations_range(program, iterators, value));
+    let Some(function) = function_of(program, program.definitions.len(), value) else {
+        let (extent, known) = (tensor.shape[d], operations_range(&program.tensors, iterators, value));
         return match known {
             Some((low, high)) if 0 <= low && high < extent => Ok(None),
             Some((low, high)) if !value.any(&mut |e| matches!(e, Expr::Load(_))) => Err(Error::Invalid(format!(
@@ -159,8 +164,8 @@ fn range_of(
 }
 
 /// Returns the interval of a subscript whatever the data are, by its operations: that of the low bits of a number, say.
-fn operations_range(program: &Program, iterators: &[Iterator], value: &Expr) -> Option<Interval> {
-    let dtype = |b: BufferId| program.tensors[b.0 as usize].dtype;
+fn operations_range(tensors: &[TensorDecl], iterators: &[Iterator], value: &Expr) -> Option<Interval> {
+    let dtype = |b: BufferId| tensors[b.0 as usize].dtype;
     Names {
         dtype: &dtype,
         bounds: &|a| {
@@ -199,7 +204,8 @@ struct Function {
 /// Beyond every integer type, and small enough for products.
 const INFINITY: i128 = 1 << 80;
 
-fn type_range(dtype: DType) -> Option<(i128, i128)> {
+/// The values of an integer type; `None` for others.
+pub fn type_range(dtype: DType) -> Option<(i128, i128)> {
     match dtype {
         DType::I64 => Some((i64::MIN.into(), i64::MAX.into())),
         DType::I32 => Some((i32::MIN.into(), i32::MAX.into())),
@@ -214,7 +220,8 @@ fn type_range(dtype: DType) -> Option<(i128, i128)> {
     }
 }
 
-fn function_of(program: &Program, e: &Expr) -> Option<Function> {
+/// The function that an expression is, through temporaries that the first `before` definitions assign.
+fn function_of(program: &Program, before: usize, e: &Expr) -> Option<Function> {
     match e {
         Expr::Const(s) => {
             let value = match s.dtype {
@@ -224,15 +231,15 @@ fn function_of(program: &Program, e: &Expr) -> Option<Function> {
             };
             Some(Function { source: None, pieces: vec![Piece { lo: -INFINITY, hi: INFINITY, slope: 0, base: value }] })
         }
-        Expr::Load(access) => load(program, access),
+        Expr::Load(access) => load(program, before, access),
         Expr::Cast(to, a) => {
             let (low, high) = type_range(*to)?;
-            let mut f = function_of(program, a)?;
+            let mut f = function_of(program, before, a)?;
             f.pieces = f.pieces.iter().flat_map(|p| within(*p, low, high)).collect();
             Some(f)
         }
         Expr::Binary(op, a, b) => {
-            let (a, b) = (function_of(program, a)?, function_of(program, b)?);
+            let (a, b) = (function_of(program, before, a)?, function_of(program, before, b)?);
             combine(a, b, |x, y, out| {
                 let piece = |slope, base| Piece { slope, base, ..x };
                 match op {
@@ -253,7 +260,7 @@ fn function_of(program: &Program, e: &Expr) -> Option<Function> {
         }
         Expr::Select(condition, a, b) => {
             let Expr::Compare(op, l, r) = &**condition else { return None };
-            let (l, r) = (function_of(program, l)?, function_of(program, r)?);
+            let (l, r) = (function_of(program, before, l)?, function_of(program, before, r)?);
             let truth = combine(l, r, |x, y, out| {
                 for (lo, hi, sign) in signs(x.lo, x.hi, x.slope - y.slope, x.base - y.base) {
                     let holds = match op {
@@ -275,7 +282,8 @@ fn function_of(program: &Program, e: &Expr) -> Option<Function> {
                     Some(())
                 })
             };
-            let (mut a, b) = (choose(function_of(program, a)?, 1)?, choose(function_of(program, b)?, 0)?);
+            let (mut a, b) =
+                (choose(function_of(program, before, a)?, 1)?, choose(function_of(program, before, b)?, 0)?);
             if a.source.is_some() && b.source.is_some() && a.source != b.source {
                 return None;
             }
@@ -287,16 +295,16 @@ fn function_of(program: &Program, e: &Expr) -> Option<Function> {
     }
 }
 
-fn load(program: &Program, access: &Access) -> Option<Function> {
+fn load(program: &Program, before: usize, access: &Access) -> Option<Function> {
     let tensor = &program.tensors[access.buffer.0 as usize];
     let outside = access.otherwise.filter(|_| !access.guard.is_empty()).map(|s| match s.dtype {
         DType::I32 => s.bits as i32 as i128,
         _ => s.bits as i64 as i128,
     });
     if tensor.role == Role::Temporary {
-        let mut writers = program.definitions.iter().filter(|d| d.target == access.buffer);
-        let (definition, None) = (writers.next()?, writers.next()) else { return None };
-        if definition.reduce.is_some() || outside.is_some() {
+        let mut writers = program.definitions.iter().enumerate().filter(|(_, d)| d.target == access.buffer);
+        let ((writer, definition), None) = (writers.next()?, writers.next()) else { return None };
+        if definition.reduce.is_some() || outside.is_some() || writer >= before {
             return None;
         }
         // Subscripts decide only which component of the index tensor is read, so a component that is fixed by the reader
@@ -311,7 +319,10 @@ fn load(program: &Program, access: &Access) -> Option<Function> {
                 });
             }
         }
-        return function_of(program, &body);
+        return function_of(program, writer, &body);
+    }
+    if tensor.role.is_written() {
+        return None;
     }
     let (lo, hi) = type_range(tensor.dtype)?;
     let fixed = match (access.index.last(), tensor.shape.last()) {

@@ -12,3 +12,4 @@ pub mod legality;
 pub mod operation_count;
 pub mod quasi_affine;
 pub mod unwritten;
+pub mod value_range;

@@ -15,7 +15,7 @@ use crate::poly::statement::{Role, Statement, StatementId};
 use crate::runtime::{Error, Result};
 
 /// Operations of isl for one program; beyond them reads are not refused.
-const MAX_OPERATIONS: u64 = 1 << 20;
+pub const MAX_OPERATIONS: u64 = 1 << 20;
 
 /// A read of an element that no assignment has given before.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,7 +77,7 @@ fn certain_loads<'a>(e: &'a Expr, out: &mut Vec<&'a Access>) {
 }
 
 /// The first instance of statement `id` that reads the element at `index` of a tensor before anything assigns it.
-fn point(
+pub fn point(
     scop: &Scop,
     id: StatementId,
     tensor: BufferId,

@@ -122,7 +122,7 @@ impl Lowering<'_> {
             if s.target == tensor {
                 accesses.push(s.subscripts());
             }
-            s.body.visit_accesses(&mut |a| {
+            s.visit_accesses(&mut |a| {
                 if a.buffer == tensor {
                     accesses.push(a.index.clone());
                 }

@@ -74,7 +74,7 @@ pub fn expand(scop: &Scop) -> Result<Scop> {
                     s.write.splice(0..0, index.iter().cloned());
                     s.computed.iter_mut().for_each(|(d, _)| *d += index.len());
                 }
-                s.body = s.body.rewrite_reads(tensor, &mut |mut a| {
+                s.rewrite_reads(tensor, &mut |mut a| {
                     a.buffer = target;
                     a.index.splice(0..0, index.iter().cloned().map(Index::Affine));
                     Expr::Load(a)
@@ -176,7 +176,7 @@ impl Expander<'_> {
                 let index = s.subscripts();
                 reads.push(Access { buffer: self.tensor, index, guard: vec![], otherwise: None });
             }
-            s.body.visit_accesses(&mut |a| {
+            s.visit_accesses(&mut |a| {
                 if a.buffer == self.tensor {
                     reads.push(a.clone());
                 }

@@ -502,7 +502,7 @@ fn drop_unused_temporaries(scop: &mut Scop) {
     let mut used: Vec<bool> = scop.tensors.iter().map(|t| t.role != Role::Temporary).collect();
     for s in &scop.statements {
         used[s.target.0 as usize] = true;
-        s.body.visit_accesses(&mut |a| used[a.buffer.0 as usize] = true);
+        s.visit_accesses(&mut |a| used[a.buffer.0 as usize] = true);
     }
     let mut renumbered = vec![BufferId(0); used.len()];
     let mut order: Vec<usize> = (0..used.len()).filter(|&i| used[i]).collect();
@@ -513,7 +513,7 @@ fn drop_unused_temporaries(scop: &mut Scop) {
     scop.tensors = order.iter().map(|&i| scop.tensors[i].clone()).collect();
     for s in &mut scop.statements {
         s.target = renumbered[s.target.0 as usize];
-        s.body = s.body.rewrite_loads(&mut |a| Expr::Load(Access { buffer: renumbered[a.buffer.0 as usize], ..a }));
+        s.rewrite_loads(&mut |a| Expr::Load(Access { buffer: renumbered[a.buffer.0 as usize], ..a }));
     }
 }
 

@@ -281,6 +281,6 @@ fn redirect(scop: &mut Scop, statements: &[StatementId], from: BufferId, to: Buf
         if s.target == from {
             s.target = to;
         }
-        s.body = s.body.rewrite_reads(from, &mut |a| Expr::Load(Access { buffer: to, ..a }));
+        s.rewrite_reads(from, &mut |a| Expr::Load(Access { buffer: to, ..a }));
     }
 }

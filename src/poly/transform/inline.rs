@@ -42,6 +42,10 @@ pub fn compute_inline(before: &Transformed, name: &Name) -> Result<Transformed> 
         let (source, row) = (&scop.tensor(p.tensor).name, &p.rows[0].name);
         return refuse(format!("`{name}` is computed from `{source}`, which is private to loop `{row}`"));
     }
+    let places = |&id: &StatementId| scop.statement(id).computed.iter().any(|c| c.1.reads(value.tensor));
+    if let Some(&reader) = value.readers.iter().find(|id| places(id)) {
+        return refuse(format!("`{}` takes a subscript of its target from `{name}`", scop.statement(reader).name));
+    }
     let rank = scop.tensor(value.tensor).shape.len();
     // Iterators as subscripts of the element that is read.
     let subscripts: Vec<Affine> = (0..rank).map(|d| Affine::var(Var(d as u32))).collect();

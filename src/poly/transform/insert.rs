@@ -28,7 +28,7 @@ pub fn element_accesses(scop: &Scop, statements: &[StatementId], tensor: BufferI
         if s.target == tensor && writes {
             out.push(ElementAccess { statement: id, index: s.subscripts(), guard: vec![], write: true });
         }
-        s.body.visit_accesses(&mut |a| {
+        s.visit_accesses(&mut |a| {
             if a.buffer == tensor {
                 out.push(ElementAccess { statement: id, index: a.index.clone(), guard: a.guard.clone(), write: false });
             }

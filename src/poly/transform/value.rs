@@ -72,7 +72,7 @@ pub fn check_sources(scop: &Scop, value: &Value, same: &[Row], isl: &Isl) -> Res
                 both.same_tile(a, b, row.tile);
             }
             let mut sources = vec![];
-            y.body.visit_accesses(&mut |a| sources.push(a.clone()));
+            y.visit_accesses(&mut |a| sources.push(a.clone()));
             for source in sources.iter().filter(|a| a.buffer != value.tensor) {
                 let overwrites = scop.ids().filter(|id| scop.statement(*id).target == source.buffer);
                 for o in overwrites.filter(|o| !value.writers.contains(o)) {

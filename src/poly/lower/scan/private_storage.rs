@@ -184,7 +184,7 @@ impl Lowering<'_> {
         let mut lets = vec![];
         let mut touched: Vec<(BufferId, Vec<Affine>)> = vec![(s.target, s.write.clone())];
         let mut gathered = s.is_scatter().then_some(s.target);
-        s.body.visit_accesses(&mut |a| match a.index.iter().map(|i| i.affine().cloned()).collect() {
+        s.visit_accesses(&mut |a| match a.index.iter().map(|i| i.affine().cloned()).collect() {
             Some(index) => touched.push((a.buffer, index)),
             None => gathered = Some(a.buffer),
         });

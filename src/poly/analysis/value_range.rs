@@ -1,0 +1,174 @@
+//! The integers that the elements of arrays can have.
+//!
+//! In: a Scop. Out: for each temporary and each output of integers, of which every element that a statement reads has been assigned before,
+//! an interval with all values of these elements, where the operations of the assignments bound them. An interval analysis (P. Cousot,
+//! R. Cousot, "Abstract interpretation", POPL 1977) without an order of the statements; what still grows after a few rounds is left out.
+
+use crate::expr::narrow::{Interval, Names};
+use crate::expr::{Affine, BufferId, Expr, Index, Var};
+use crate::poly::analysis::unwritten::{MAX_OPERATIONS, point};
+use crate::poly::scop::Scop;
+use crate::poly::sets::isl::Isl;
+use crate::poly::statement::{Iterator, Role, Statement, TensorDecl, ranges};
+use crate::runtime::{Error, Result};
+
+/// Rounds until intervals that have not settled are given up. Unmeasured; a chain of as many arrays needs them.
+const ROUNDS: usize = 8;
+
+/// The variable that stands for an element of the first array; those of the others follow.
+const ELEMENTS: u32 = 1 << 30;
+
+/// Values that the elements of an array may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Values {
+    /// No assignment has been looked at.
+    Unassigned,
+    Within(Interval),
+    Any,
+}
+
+/// The values of the elements that are read, for each tensor.
+pub struct ValueRanges<'a> {
+    tensors: &'a [TensorDecl],
+    values: Vec<Values>,
+}
+
+impl<'a> ValueRanges<'a> {
+    /// Finds the values of the arrays of `scop`.
+    ///
+    /// # Errors
+    /// `Internal` where isl fails.
+    pub fn new(scop: &'a Scop) -> Result<ValueRanges<'a>> {
+        let isl = Isl::with_operations(MAX_OPERATIONS);
+        let mut values = vec![];
+        for (t, decl) in (0..).map(BufferId).zip(&scop.tensors) {
+            let may = matches!(decl.role, Role::Temporary | Role::Output) && decl.dtype.is_integer();
+            values.push(if may && is_assigned(scop, t, &isl)? { Values::Unassigned } else { Values::Any });
+        }
+        let mut out = ValueRanges { tensors: &scop.tensors, values };
+        for round in 0.. {
+            let mut next: Vec<Values> =
+                (0..).map(BufferId).zip(&out.values).map(|(t, v)| out.next(scop, t, *v)).collect();
+            if next == out.values {
+                break;
+            }
+            for (new, old) in next.iter_mut().zip(&out.values) {
+                if round >= ROUNDS && new != old {
+                    *new = Values::Any;
+                }
+            }
+            out.values = next;
+        }
+        Ok(out)
+    }
+
+    /// The values of a tensor after one more look at its assignments.
+    fn next(&self, scop: &Scop, tensor: BufferId, before: Values) -> Values {
+        let writers = scop.statements.iter().filter(|s| s.target == tensor);
+        writers.fold(before, |all, s| match (all, self.assigned(s)) {
+            (Values::Any, _) | (_, Values::Any) => Values::Any,
+            (Values::Within(a), Values::Within(b)) => Values::Within((a.0.min(b.0), a.1.max(b.1))),
+            (Values::Unassigned, other) | (other, Values::Unassigned) => other,
+        })
+    }
+
+    /// The values that a statement assigns.
+    fn assigned(&self, s: &Statement) -> Values {
+        let body = match s.reduce {
+            Some(op) => Expr::binary(op, Expr::load(s.target, s.write.clone()), s.body.clone()),
+            None => s.body.clone(),
+        };
+        let mut unassigned = false;
+        body.visit_accesses(&mut |a| unassigned |= self.values[a.buffer.0 as usize] == Values::Unassigned);
+        match self.range(&s.iterators, &body) {
+            _ if unassigned => Values::Unassigned,
+            Some(range) => Values::Within(range),
+            None => Values::Any,
+        }
+    }
+
+    /// The interval of an integer expression over iterators; `None` of floats and u64.
+    pub fn range(&self, iterators: &[Iterator], e: &Expr) -> Option<Interval> {
+        // an element is a variable with the interval of its array
+        let e = e.rewrite_loads(&mut |a| {
+            let decl = &self.tensors[a.buffer.0 as usize];
+            if !matches!(self.values[a.buffer.0 as usize], Values::Within(_)) {
+                return Expr::Load(a);
+            }
+            let element = Expr::cast(decl.dtype, Expr::Index(Affine::var(Var(ELEMENTS + a.buffer.0))));
+            let outside = a.otherwise.filter(|_| !a.guard.is_empty()).map(Expr::Const);
+            outside.map_or(element.clone(), |o| Expr::select(Expr::Const(crate::expr::Scalar::bool(true)), element, o))
+        });
+        let of = |v: Var| match v.0.checked_sub(ELEMENTS).map(|t| self.values[t as usize]) {
+            Some(Values::Within(range)) => range,
+            Some(_) => (i64::MIN, i64::MAX),
+            None => ranges(iterators)(v),
+        };
+        let dtype = |b: BufferId| self.tensors[b.0 as usize].dtype;
+        Names { dtype: &dtype, bounds: &|a| a.bounds(of), is_table: &|_| false }.range(&e)
+    }
+}
+
+/// Returns true if each element of the tensor that a statement reads has been assigned before, in branches that are not taken too.
+fn is_assigned(scop: &Scop, tensor: BufferId, isl: &Isl) -> Result<bool> {
+    for id in scop.users(tensor) {
+        let s = scop.statement(id);
+        let mut reads: Vec<(Vec<Index>, Vec<Affine>)> = vec![];
+        if s.target == tensor {
+            if s.is_scatter() {
+                return Ok(false);
+            }
+            reads.extend(s.reduce.map(|_| (s.subscripts(), vec![])));
+        }
+        s.visit_accesses(&mut |a| {
+            if a.buffer == tensor {
+                reads.push((a.index.clone(), a.guard.clone()));
+            }
+        });
+        for (index, guard) in reads {
+            let affine: Option<Vec<Affine>> = index.iter().map(|i| i.affine().cloned()).collect();
+            let Some(affine) = affine else { return Ok(false) };
+            match point(scop, id, tensor, (&affine, &guard), isl) {
+                Ok(None) => {}
+                Ok(Some(_)) | Err(Error::Limit(_)) => return Ok(false),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(statements: &str) -> Option<Interval> {
+        let text =
+            format!("loop p(N = 100) {{ in f32 x[N]; in i32 q[N]; out i32 a[N]; temp i32 t[N];\n {statements} }}");
+        let scop = crate::poly::samples::loops(&text);
+        let values = ValueRanges::new(&scop).unwrap();
+        let a = (0..).map(BufferId).zip(&scop.tensors).find(|(_, t)| t.name == "a").unwrap().0;
+        match values.values[a.0 as usize] {
+            Values::Within(range) => Some(range),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn selections_and_extremes_bound_elements() {
+        let chosen = "for i in 0..N { t[i] = 0  a[i] = 0  for k in 0..16 a[i] = select(x[i] > f32(k), i32(k), a[i])  a[i] max= t[i] }";
+        assert_eq!(range(chosen), Some((0, 15)));
+        let chain = "for i in 0..N { t[i] = bit_and(q[i], 7)  a[i] = t[i] * 3 + 1 }";
+        assert_eq!(range(chain), Some((1, 22)));
+    }
+
+    #[test]
+    fn what_grows_or_may_be_unassigned_is_unknown() {
+        let counted = "for i in 0..N { t[i] = 0  a[i] = 0  for k in 0..4 a[i] += 1  t[i] = a[i] }";
+        assert_eq!(range(counted), None);
+        let open = "for i in 0..N t[i] = 0  for i in 1..N a[i] = select(x[i] > 0.0, 1, a[i - 1])";
+        assert_eq!(range(open), None);
+        let scattered = "for i in 0..N { t[i] = 0  a[bit_and(q[i], 63)] = 1 }";
+        assert_eq!(range(scattered), None);
+    }
+}

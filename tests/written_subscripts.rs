@@ -1,0 +1,214 @@
+//! Loop programs that take subscripts from arrays which they write themselves: against the definition of their statements and against
+//! plain Rust, on every target of this processor, on one and two threads, with data that lead out of an array too.
+
+mod common;
+
+use common::host_targets;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use std::sync::Arc;
+use tilewright::internal::language::{self, lowered::Computation};
+use tilewright::internal::poly::reference;
+use tilewright::internal::poly::scop::Scop;
+use tilewright::internal::poly::statement::Role;
+use tilewright::{Model, Options, Session, Stage, Tensor};
+
+fn scop(text: &str) -> Scop {
+    let file = language::parse("p.tile", text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let lowered = file.lower(file.program(None).unwrap(), &Default::default(), None);
+    match lowered.unwrap_or_else(|e| panic!("{e}\n{text}")).computation {
+        Computation::Loop(scop) => scop,
+        Computation::Def(_) => panic!("a loop program: {text}"),
+    }
+}
+
+fn model(text: &str) -> Model {
+    let file = language::parse("p.tile", text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    Model::from_program(file, None, None).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// Outputs of each target on one thread and on two.
+fn results(text: &str, given: &[(&str, &Tensor)]) -> Vec<tilewright::Result<Vec<Tensor>>> {
+    let (model, mut out) = (model(text), vec![]);
+    for target in host_targets() {
+        let options = Options { target: Some(target), ..Options::default() };
+        let module = Arc::new(model.compile_module(&options).unwrap_or_else(|e| panic!("{e}\n{text}")).0);
+        out.extend([1, 2].map(|threads| Session::new(module.clone(), threads).unwrap().run(given)));
+    }
+    out
+}
+
+fn i32s(values: &[i32]) -> Tensor {
+    Tensor::new(&[values.len() as i64], values)
+}
+
+/// Runs a program whose outputs are `expected`, in their order.
+fn check(text: &str, given: &[(&str, &Tensor)], expected: &[&[i32]]) {
+    for result in results(text, given) {
+        let outputs = result.unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let outputs: Vec<Vec<i32>> = outputs.iter().map(|t| t.to_vec()).collect();
+        assert_eq!(outputs, expected, "{text}");
+    }
+}
+
+/// A program with statements over arrays of 24 numbers that take subscripts from each other.
+fn random_program(random: &mut StdRng) -> String {
+    let subscript = |random: &mut StdRng| -> String {
+        let array = ["a", "b", "c"].choose(random).unwrap();
+        let place = ["i", "23 - i", "k", "(i + 5) % 24"].choose(random).unwrap();
+        match random.random_range(0..9) {
+            0..=2 => (*place).into(),
+            3 => format!("bit_and({array}[{place}], 15)"),
+            4 => format!("min(max({array}[{place}], 0), 23)"),
+            5 => format!("{array}[{place}] % 24"),
+            6 => format!("{array}[bit_and({array}[{place}], 7)]"),
+            _ => format!("{array}[{place}]"),
+        }
+    };
+    let value = |random: &mut StdRng| -> String {
+        let [x, y] = [0, 1].map(|_| format!("{}[{}]", ["a", "b", "c"].choose(random).unwrap(), subscript(random)));
+        match random.random_range(0..6) {
+            0 => format!("{x} + 1"),
+            1 => format!("{x} - {y}"),
+            2 => format!("select({x} > {y}, {y}, i32(k))"),
+            3 => "i32(i)".into(),
+            _ => format!("bit_and({x}, 15)"),
+        }
+    };
+    let mut text = "loop p(N = 24) { inout i32 a[N], b[N], c[N]\n".to_string();
+    for _ in 0..random.random_range(1..4) {
+        text +=
+            if random.random_bool(0.5) { "for k in 0..5 for i in 0..N {\n" } else { "for i in 0..N for k in 3..6 {\n" };
+        for _ in 0..random.random_range(1..4) {
+            let (target, place, value) = (["a", "b", "c"].choose(random).unwrap(), subscript(random), value(random));
+            // small numbers, most of which are subscripts
+            text += &match random.random_range(0..8) {
+                0 => format!("{target}[{place}] += {value}\n"),
+                1 => format!("{target}[{place}] max= {value}\n"),
+                2 => format!("if {value} > 9 {target}[{place}] = bit_and({value}, 15)\n"),
+                _ => format!("{target}[{place}] = bit_and({value}, 15)\n"),
+            };
+        }
+        text += "}\n";
+    }
+    text + "}"
+}
+
+/// Programs compute what their statements say, one after the other, and end with an error where a subscript has been outside.
+#[test]
+fn random_programs_do_what_their_statements_say() {
+    let random = &mut StdRng::seed_from_u64(11);
+    let (mut right, mut outside) = (0, 0);
+    for _ in 0..40 {
+        let text = random_program(random);
+        let scop = scop(&text);
+        let values: Vec<Tensor> =
+            (0..3).map(|_| i32s(&(0..24).map(|_| random.random_range(0..20)).collect::<Vec<i32>>())).collect();
+        let mut tensors: Vec<Tensor> = scop.tensors.iter().map(|t| Tensor::zeros(t.dtype, &t.shape)).collect();
+        tensors[..3].clone_from_slice(&values);
+        reference::run(&scop, &scop.order, &mut tensors);
+        let inside = scop.tensors.iter().zip(&tensors).filter(|(t, _)| t.role == Role::Check).all(|(decl, t)| {
+            let at = t.to_vec::<i32>()[0] as i64;
+            decl.ranges.iter().all(|r| (r.lower..=r.upper).contains(&at))
+        });
+        let given = [("a", &values[0]), ("b", &values[1]), ("c", &values[2])];
+        for result in results(&text, &given) {
+            match result {
+                Ok(found) => {
+                    assert!(inside, "an error is expected\n{text}");
+                    assert_eq!(found.len(), 3);
+                    for (found, expected) in found.iter().zip(&tensors) {
+                        assert_eq!(found.to_vec::<i32>(), expected.to_vec::<i32>(), "{text}");
+                    }
+                }
+                Err(e) => assert!(!inside && e.to_string().contains("lies outside of 0..=23"), "{e}\n{text}"),
+            }
+        }
+        if inside { right += 1 } else { outside += 1 }
+    }
+    assert!(right > 8 && outside > 4, "{right} runs, {outside} errors");
+}
+
+#[test]
+fn numbers_are_sorted_by_counting() {
+    let text = "loop sort(N = 300, K = 11) { in i32 key[N]\n temp i32 at[K + 1]\n out i32 order[N]
+        for k in 0..K + 1 at[k] = 0
+        for i in 0..N at[key[i] + 1] += 1
+        for k in 0..K at[k + 1] += at[k]
+        for i in 0..N order[i] = 0
+        for i in 0..N { order[at[key[i]]] = i32(i)  at[key[i]] += 1 } }";
+    let key: Vec<i32> = (0..300).map(|i| i * 7919 % 11).collect();
+    let mut order: Vec<i32> = (0..300).collect();
+    order.sort_by_key(|&i| key[i as usize]);
+    check(text, &[("key", &i32s(&key))], &[&order]);
+}
+
+#[test]
+fn paths_are_traced_back_and_pointers_jump() {
+    let text = "loop trace(T = 60, S = 5) { in i32 back[T][S]\n inout i32 path[T]
+        for t in 1..T path[T - 1 - t] = back[T - t][path[T - t]] }";
+    let back: Vec<i32> = (0..300).map(|i| (i * 7 + i / 9) % 5).collect();
+    let mut path = vec![3; 60];
+    (0..59).rev().for_each(|t| path[t] = back[(t + 1) * 5 + path[t + 1] as usize]);
+    let start = i32s(&[3; 60]);
+    check(text, &[("back", &Tensor::new(&[60, 5], &back)), ("path", &start)], &[&path]);
+
+    let text = "loop jump(N = 90, L = 7) { inout i32 parent[N]\n temp i32 next[N]
+        for l in 0..L { for i in 0..N next[i] = parent[parent[i]]  for i in 0..N parent[i] = next[i] } }";
+    let parent: Vec<i32> = (0..90).map(|i| (i - 1 - i % 3).max(0)).collect();
+    check(text, &[("parent", &i32s(&parent))], &[&[0; 90]]);
+}
+
+/// The nearest of four numbers, and how often each is: the subscripts need no check, since what is assigned keeps them inside.
+#[test]
+fn assigned_values_that_stay_inside_need_no_check() {
+    let text = "loop nearest(N = 200, K = 4) { in i32 x[N], c[K]\n out i32 a[N], n[K]\n temp i32 best
+        for i in 0..N { best = 1000  a[i] = 0
+            for k in 0..K { a[i] = select(abs(x[i] - c[k]) < best, i32(k), a[i])  best min= abs(x[i] - c[k]) } }
+        for k in 0..K n[k] = 0
+        for i in 0..N n[a[i]] += 1 }";
+    assert!(scop(text).tensors.iter().all(|t| t.role != Role::Check));
+    let (x, c): (Vec<i32>, _) = ((0..200).map(|i| i * i % 101).collect(), [3, 20, 50, 90]);
+    let a: Vec<i32> = x.iter().map(|x| (0..4).min_by_key(|&k| (x - c[k as usize]).abs()).unwrap()).collect();
+    let n: Vec<i32> = (0..4).map(|k| a.iter().filter(|a| **a == k).count() as i32).collect();
+    check(text, &[("x", &i32s(&x)), ("c", &i32s(&c))], &[&a, &n]);
+
+    let open = text.replace("a[i] = 0\n", "\n").replace("out i32 a[N], n[K]", "inout i32 a[N]\n out i32 n[K]");
+    assert_eq!(scop(&open).tensors.iter().filter(|t| t.role == Role::Check).count(), 2);
+}
+
+#[test]
+fn subscripts_outside_are_errors_of_the_run() {
+    let text = "loop p(N = 50) { in f32 x[N]\n inout i32 p[N]\n inout f32 y[N]
+        for i in 0..N { p[i] += 1  y[i] = x[p[i]] } }";
+    let (x, y) = (Tensor::new(&[50], &[2f32; 50]), Tensor::new(&[50], &[0f32; 50]));
+    for (wrong, said) in [(49, Some("greatest_subscript_of_x")), (-9, Some("least_subscript_of_x")), (48, None)] {
+        let mut p = [5; 50];
+        p[30] = wrong;
+        for result in results(text, &[("x", &x), ("p", &i32s(&p)), ("y", &y)]) {
+            match (result, said) {
+                (Ok(outputs), None) => assert_eq!(outputs[1].to_vec::<f32>(), [2f32; 50]),
+                (Err(e), Some(name)) => {
+                    let said = format!("index {} of tensor `{name}` lies outside of 0..=49", wrong + 1);
+                    assert!(e.to_string().contains(&said), "{e}");
+                }
+                (result, _) => panic!("{wrong}: {:?}", result.map(|_| ())),
+            }
+        }
+    }
+    // a session that has failed goes on
+    let module = Arc::new(model(text).compile_module(&Options::default()).unwrap().0);
+    let session = Session::new(module, 1).unwrap();
+    let run = |first: i32| session.run(&[("x", &x), ("p", &i32s(&[first; 50])), ("y", &y)]).is_ok();
+    assert_eq!([run(60), run(3), run(-2), run(0)], [false, true, false, true]);
+}
+
+/// C has the subscripts as they are written, and no check.
+#[test]
+fn c_has_no_checks() {
+    let text = "loop p(N = 50) { in f32 x[N]\n inout i32 p[N]\n inout f32 y[N]
+        for i in 0..N { p[i] += 1  y[p[p[i]]] = x[p[i]] } }";
+    let c = model(text).explain(&Options::default(), Stage::C, None).unwrap();
+    assert!(c.contains("y[p[p[i]]] = x[p[i]];") && !c.contains("subscript"), "{c}");
+}
