@@ -204,6 +204,61 @@ fn subscripts_outside_are_errors_of_the_run() {
     assert_eq!([run(60), run(3), run(-2), run(0)], [false, true, false, true]);
 }
 
+/// A subscript counts only where the condition around it holds: numbers that stand for nothing lead nowhere.
+#[test]
+fn subscripts_count_where_their_condition_holds() {
+    let text = "loop p(N = 70) { in i32 x[N]\n inout i32 m[N], s[N], y[N]
+        for i in 0..N { m[i] = select(m[i] < 20, -1, m[i])
+            if m[i] >= 0 { s[m[i]] += x[i]  y[i] = x[m[i]] } else y[i] = select(m[i] == -1, 4, x[m[i]]) } }";
+    let (x, m): (Vec<i32>, Vec<i32>) = (0..70).map(|i| (i * i % 23, i * 13 % 70)).unzip();
+    let (mut after, mut s, mut y) = (m.clone(), vec![0; 70], vec![0; 70]);
+    for i in 0..70 {
+        after[i] = if m[i] < 20 { -1 } else { m[i] };
+        if after[i] >= 0 {
+            s[after[i] as usize] += x[i];
+        }
+        y[i] = if after[i] >= 0 { x[after[i] as usize] } else { 4 };
+    }
+    let zeros = i32s(&[0; 70]);
+    let given = [("x", &i32s(&x)), ("m", &i32s(&m)), ("s", &zeros), ("y", &zeros)];
+    check(text, &given, &[&after, &s, &y]);
+}
+
+/// Subscripts out of several elements, or of an index and an element, have no range of one array that a run could check before it.
+#[test]
+fn subscripts_of_indices_and_elements_are_checked_by_the_run() {
+    let text = "loop knapsack(N = 9, C = 60) { in i32 weight[N], value[N]\n out i32 best[N + 1][C + 1]
+        for c in 0..C + 1 best[0][c] = 0
+        for i in 0..N for c in 0..C + 1 {
+            best[i + 1][c] = best[i][c]
+            if c >= i64(weight[i]) best[i + 1][c] = max(best[i][c], best[i][c - i64(weight[i])] + value[i]) } }";
+    let (weight, value): (Vec<i32>, Vec<i32>) = (0..9).map(|i| (5 + i * 7 % 31, 3 + i * 5 % 17)).unzip();
+    let mut best = vec![0; 61];
+    let mut all = best.clone();
+    for (w, v) in weight.iter().zip(&value) {
+        let before = best.clone();
+        (*w as usize..61).for_each(|c| best[c] = before[c].max(before[c - *w as usize] + v));
+        all.extend(&best);
+    }
+    let given = [("weight", &i32s(&weight)), ("value", &i32s(&value))];
+    check(text, &given, &[&all]);
+
+    let text = "loop p(N = 40) { in i32 q[N], r[N]\n in i32 x[N]\n out i32 y[N]\n for i in 0..N y[i] = x[i + i64(q[i] * r[i])] }";
+    let (x, one) = (i32s(&(0..40).collect::<Vec<i32>>()), i32s(&[1; 40]));
+    let mut q = [0; 40];
+    q[7] = 5;
+    check(
+        text,
+        &[("q", &i32s(&q)), ("r", &one), ("x", &x)],
+        &[&(0..40).map(|i| if i == 7 { 12 } else { i }).collect::<Vec<i32>>()],
+    );
+    q[7] = 33;
+    for result in results(text, &[("q", &i32s(&q)), ("r", &one), ("x", &x)]) {
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains("index 40 of tensor `greatest_subscript_of_x` lies outside of 0..=39"), "{error}");
+    }
+}
+
 /// C has the subscripts as they are written, and no check.
 #[test]
 fn c_has_no_checks() {

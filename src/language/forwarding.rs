@@ -1,11 +1,12 @@
 //! Forward substitution: a subscript, or a bound of a loop, from a temporary becomes one from the temporary's value.
 //!
-//! In: a loop program. Out: the same program, where each subscript and each bound that names a temporary without dimensions has the value
+//! In: a loop program. Out: the same program, where each bound and each subscript that names a temporary without dimensions has the value,
+//! in a subscript one of integers alone,
 //! which the one assignment to it gave, earlier in the same block or in one around it. Such a value reads indices, sizes
 //! and arrays that the program does not write, so that it is the same wherever it is computed. Assignments stay.
 
 use super::syntax::{Access, Array, Assign, Body, Program, Statement, assignments};
-use crate::expr::syntax::{Expr as Text, Kind};
+use crate::expr::syntax::{Expr as Text, Kind, Name};
 use crate::runtime::DType;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,19 +24,28 @@ pub fn forward(program: &Program) -> Program {
         let forwarding = Forwarding {
             temporaries: temporaries.filter(once).map(|a| (a.name.text.clone(), a)).collect(),
             written: times.keys().cloned().collect(),
+            floats: arrays.iter().filter(|a| a.dtype.is_float()).map(|a| a.name.text.clone()).collect(),
         };
-        forwarding.block(statements, BTreeMap::new());
+        forwarding.block(statements, Values::default());
     }
     out
 }
 
 /// Values of temporaries.
-type Values = BTreeMap<String, Text>;
+#[derive(Clone, Default)]
+struct Values {
+    /// For bounds.
+    all: BTreeMap<String, Text>,
+    /// For subscripts: those without floats. A temporary with a value out of floats becomes an array, which is computed in vectors.
+    integers: BTreeMap<String, Text>,
+}
 
 struct Forwarding<'a> {
     /// Temporaries without dimensions that one statement writes.
     temporaries: BTreeMap<String, &'a Array>,
     written: BTreeSet<String>,
+    /// Arrays of floats.
+    floats: BTreeSet<String>,
 }
 
 impl Forwarding<'_> {
@@ -43,32 +53,49 @@ impl Forwarding<'_> {
         for s in statements {
             match s {
                 Statement::For { range, body, .. } => {
-                    range.lower = replaced(&range.lower, &values, true);
-                    range.upper = replaced(&range.upper, &values, true);
+                    range.lower = replaced(&range.lower, &values.all, true);
+                    range.upper = replaced(&range.upper, &values.all, true);
                     self.block(body, values.clone());
                 }
                 Statement::If { condition, body, otherwise } => {
-                    *condition = replaced(condition, &values, false);
+                    *condition = replaced(condition, &values.integers, false);
                     self.block(body, values.clone());
                     self.block(otherwise, values.clone());
                 }
                 Statement::Assign(a) => {
-                    a.subscripts.iter_mut().for_each(|e| *e = replaced(e, &values, true));
+                    a.subscripts.iter_mut().for_each(|e| *e = replaced(e, &values.integers, true));
                     if let Some(temporary) = self.temporaries.get(&a.target.text)
                         && a.assign == Assign::Set
-                        && let value = replaced(&a.value, &values, true)
+                        && let value = replaced(&a.value, &values.all, true)
                         && self.is_unchanged(&value)
                     {
                         // a temporary rounds, or wraps, to its type; subscripts are computed in i64
                         let kind = Kind::Cast(temporary.dtype, Box::new(value.clone()));
                         let of_type = Text { kind, span: value.span };
                         let value = if temporary.dtype == DType::I64 { value } else { of_type };
-                        values.insert(a.target.text.clone(), value);
+                        if self.has_no_floats(&value) {
+                            values.integers.insert(a.target.text.clone(), value.clone());
+                        }
+                        values.all.insert(a.target.text.clone(), value);
                     }
-                    a.value = replaced(&a.value, &values, false);
+                    a.value = replaced(&a.value, &values.integers, false);
                 }
             }
         }
+    }
+
+    /// Returns true for a value without elements, numbers and conversions of floating point.
+    fn has_no_floats(&self, e: &Text) -> bool {
+        let mut integers = true;
+        e.visit(&mut |e| {
+            integers &= match &e.kind {
+                Kind::Real(_) => false,
+                Kind::Cast(dtype, _) => !dtype.is_float(),
+                Kind::Name(name) | Kind::Element(Name { text: name, .. }, _) => !self.floats.contains(name),
+                _ => true,
+            }
+        });
+        integers
     }
 
     /// Returns true if no statement changes what `e` reads, and it is small enough to be computed again.
@@ -87,7 +114,7 @@ impl Forwarding<'_> {
 }
 
 /// `e` with values in its subscripts, and where `everywhere` in all places.
-fn replaced(e: &Text, values: &Values, everywhere: bool) -> Text {
+fn replaced(e: &Text, values: &BTreeMap<String, Text>, everywhere: bool) -> Text {
     let inner = |e: &Text| Box::new(replaced(e, values, everywhere));
     let kind = match &e.kind {
         Kind::Name(name) if everywhere => match values.get(name) {
@@ -135,7 +162,12 @@ mod tests {
             "for i in 0..N { a = i32(k[i])  b = min(a, 5)  y[i] = x[b + 1] }",
             "y[i] = x[i32(min(i32(i32(k[i])), 5)) + 1]",
         );
-        has("for i in 0..N { f = x[i] * 3  a = i32(f)  y[i] = x[a] }", "y[i] = x[i32(i32(f32(x[i] * 3)))]");
+        // what takes floats to compute is an array of its own
+        has("for i in 0..N { f = x[i] * 3  a = i32(f)  y[i] = x[a] }", "y[i] = x[a]");
+        has(
+            "for i in 0..N { f = x[i] * 3  a = i32(f)  for j in a..8 y[j] = 1 }",
+            "for j in i32(i32(f32(x[i] * 3)))..8",
+        );
         // of i64 it is affine where the value is, of other types it wraps
         has("for i in 1..N { n = i - 1  y[i] = x[n] }", "y[i] = x[i - 1]");
         has("for i in 0..N { w = 200 + 100  y[i] = x[w] }", "y[i] = x[u8(200 + 100)]");

@@ -229,9 +229,10 @@ impl Walk<'_> {
                     return Ok(vec![]);
                 }
                 let name = a.label.as_ref().unwrap_or(&a.target).text.clone();
-                let assigned = crate::poly::statement::Statement { name, ..self.assign(a, nest)? };
+                let mut assigned = crate::poly::statement::Statement { name, ..self.assign(a, nest)? };
                 let mut children = vec![];
-                for s in self.checks.take(&nest.iterators, &nest.domain).into_iter().chain([assigned]) {
+                let records = self.checks.keep_inside(&mut assigned);
+                for s in records.into_iter().chain([assigned]) {
                     if self.statements.len() == STATEMENTS {
                         let message = format!("a program of more than {STATEMENTS} statements");
                         return Err(Diagnostic::unsupported(a.span, message));
@@ -328,7 +329,7 @@ impl Walk<'_> {
         let dtype = self.arrays[target.0 as usize].dtype;
         let index = a.subscripts.iter().map(|e| scope.subscript(e)).collect::<Checked<Vec<Index>>>()?;
         let element = Access { buffer: target, index, guard: vec![], otherwise: None };
-        let element = self.inside(a.target.span, element, &[], nest)?;
+        self.inside(a.target.span, element.clone(), &[], nest)?;
         let value = scope.value(&a.value, dtype)?;
         let target_read = || Expr::Load(element.clone());
         let (reduce, value) = match a.assign {
@@ -378,8 +379,6 @@ impl Walk<'_> {
                 }
             }
         }
-        let over_iterators = |e: &Expr| e.substitute(&mut |v| nest.values[v.0 as usize].clone());
-        self.checks.keep_inside(&mut access, &nest.iterators, &over_iterators);
         if guarded {
             access.guard = facts.to_vec();
             access.otherwise = Some(Scalar::of(decl.dtype, 0.0));

@@ -1,12 +1,13 @@
-//! Subscripts from arrays that a loop program writes: kept inside of their dimension, and recorded for a check at the end.
+//! Subscripts from data that no check before a run proves inside: kept inside of their dimension, and recorded for a check at the end.
 //!
-//! In: an access over the iterators around it. Out: the access, of which a subscript that reads written arrays is brought into its dimension
-//! unless its operations keep it there already; and what is to run just before the statement, two statements that keep the least and
-//! the greatest value of the subscript in tensors of [`Role::Check`]. A run ends with an error where one of them has been outside.
-//! Invariant: no data lead out of an array.
+//! In: a statement. Out: the statement, of which subscripts that read arrays which the program writes, or whose values are not a function of one element,
+//! are brought into their dimension unless their operations keep them there already; and what is to run just before it, two
+//! statements for each that keep the least and the greatest value of the subscript in tensors of [`Role::Check`]. In a branch of a selection, and of
+//! a target that keeps its value where a condition fails, only what the condition chooses counts. A run ends with an error where a subscript
+//! has been outside. Invariant: no data lead out of an array.
 
-use crate::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, Scalar};
-use crate::poly::analysis::index_range::{is_inside, type_range};
+use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
+use crate::poly::analysis::index_range::{element_range, is_inside, type_range};
 use crate::poly::analysis::value_range::ValueRanges;
 use crate::poly::schedule::{Node, SequencePart};
 use crate::poly::scop::Scop;
@@ -14,11 +15,16 @@ use crate::poly::statement::{ElementRange, Iterator, Role, Statement, StatementI
 use crate::runtime::{DType, Result};
 use std::cell::RefCell;
 
-/// A subscript from written arrays: its value over iterators, and the tensors of its least and greatest values.
+/// A subscript: its value over iterators, the conditions under which it is used, and the tensors of its least and greatest values.
+#[derive(PartialEq)]
 struct Record {
     value: Expr,
+    conditions: Vec<Condition>,
     extremes: [BufferId; 2],
 }
+
+/// A condition, and whether it holds.
+type Condition = (Expr, bool);
 
 /// A dimension of an array.
 pub(super) type Dimension = (BufferId, usize);
@@ -34,46 +40,55 @@ pub(super) struct SubscriptChecks<'a> {
     dimensions: RefCell<Vec<Check>>,
     /// Follow the arrays.
     tensors: RefCell<Vec<TensorDecl>>,
-    /// Of the statement that is being made.
-    records: RefCell<Vec<Record>>,
 }
 
 impl<'a> SubscriptChecks<'a> {
     /// `needless` are dimensions that [`needless`] has found.
     pub fn new(arrays: &'a [TensorDecl], needless: &'a [Dimension]) -> SubscriptChecks<'a> {
-        SubscriptChecks {
-            arrays,
-            needless,
-            dimensions: RefCell::default(),
-            tensors: RefCell::default(),
-            records: RefCell::default(),
-        }
+        SubscriptChecks { arrays, needless, dimensions: RefCell::default(), tensors: RefCell::default() }
     }
 
-    /// Brings subscripts from written arrays into their dimension. `over_iterators` replaces the variables of the access.
-    pub fn keep_inside(&self, access: &mut Access, iterators: &[Iterator], over_iterators: &dyn Fn(&Expr) -> Expr) {
-        for (d, index) in access.index.iter_mut().enumerate() {
-            let Index::Value(e) = index else { continue };
-            let written = |e: &Expr| matches!(e, Expr::Load(a) if self.arrays[a.buffer.0 as usize].role.is_written());
-            let extent = self.arrays[access.buffer.0 as usize].shape[d];
-            let value = over_iterators(e);
-            if !e.any(&mut |e| written(e)) || is_inside(self.arrays, iterators, &value, extent) {
-                continue;
-            }
-            let dtype = e.dtype(&|b| self.arrays[b.0 as usize].dtype);
-            let Some(limits) = limits(dtype, extent) else { continue };
-            let [least, greatest] = limits.map(|limit| Box::new(Expr::Const(limit)));
-            let above = Box::new(Expr::Binary(BinaryOp::Max, e.clone(), least));
-            *index = Index::Value(Box::new(Expr::Binary(BinaryOp::Min, above, greatest)));
-            if self.needless.contains(&(access.buffer, d)) {
-                continue;
-            }
-            let extremes = self.extremes((access.buffer, d), dtype, extent);
-            let mut records = self.records.borrow_mut();
-            if !records.iter().any(|r| r.extremes == extremes && r.value == value) {
-                records.push(Record { value, extremes });
-            }
+    /// Brings the subscripts of a statement into their dimensions; returns the statements that record them.
+    pub fn keep_inside(&self, s: &mut Statement) -> Vec<Statement> {
+        let mut records = vec![];
+        let of_target = target_conditions(s, &self.arrays[s.target.0 as usize]);
+        let mut walk = Walk { checks: self, iterators: &s.iterators, records: &mut records };
+        let body = walk.expression(&s.body, &[]);
+        let mut computed = vec![];
+        for (d, e) in &s.computed {
+            let e = walk.expression(e, &of_target);
+            computed.push((*d, walk.subscript((s.target, *d), e, &of_target)));
         }
+        (s.body, s.computed) = (body, computed);
+        let statement = |target, op, record: &Record| {
+            let dtype = self.dtype(&record.value);
+            // what does not count is neutral
+            let nothing = || Expr::Const(Scalar::neutral(op, dtype).expect("an extreme of integers"));
+            let body = record.conditions.iter().rev().fold(record.value.clone(), |value, (condition, holds)| {
+                let (yes, no) = if *holds { (value, nothing()) } else { (nothing(), value) };
+                Expr::select(condition.clone(), yes, no)
+            });
+            let (iterators, domain) = (s.iterators.clone(), s.domain.clone());
+            Statement { iterators, domain, ..of_check(target, Some(op), body) }
+        };
+        let both = records.iter().flat_map(|record| {
+            let [least, greatest] = record.extremes;
+            [statement(least, BinaryOp::Min, record), statement(greatest, BinaryOp::Max, record)]
+        });
+        both.collect()
+    }
+
+    fn dtype(&self, e: &Expr) -> DType {
+        e.dtype(&|b| self.arrays[b.0 as usize].dtype)
+    }
+
+    /// Returns true for a subscript that neither its operations nor a check of an array before the run keep inside.
+    fn is_open(&self, iterators: &[Iterator], value: &Expr, extent: i64) -> bool {
+        let reads = |e: &Expr| matches!(e, Expr::Load(_));
+        let written = |e: &Expr| matches!(e, Expr::Load(a) if self.arrays[a.buffer.0 as usize].role.is_written());
+        value.any(&mut |e| reads(e))
+            && !is_inside(self.arrays, iterators, value, extent)
+            && (value.any(&mut |e| written(e)) || element_range(self.arrays, value, extent).is_err())
     }
 
     /// The tensors of the least and the greatest subscript of a dimension.
@@ -100,20 +115,6 @@ impl<'a> SubscriptChecks<'a> {
         [first, BufferId(first.0 + 1)]
     }
 
-    /// The statements that record the subscripts of the statement that has been made, in these loops.
-    pub fn take(&self, iterators: &[Iterator], domain: &[Affine]) -> Vec<Statement> {
-        let statement = |target, op, body| Statement {
-            iterators: iterators.to_vec(),
-            domain: domain.to_vec(),
-            ..self.of_check(target, Some(op), body)
-        };
-        let records = self.records.take();
-        let both = records.into_iter().flat_map(|Record { value, extremes: [least, greatest] }| {
-            [statement(least, BinaryOp::Min, value.clone()), statement(greatest, BinaryOp::Max, value)]
-        });
-        both.collect()
-    }
-
     /// The checks and their tensors, and the statements that give these their first value, 0, with their place in the order.
     pub fn finish(self, first: u32) -> (Vec<Check>, Vec<TensorDecl>, Vec<Statement>, Vec<SequencePart>) {
         let tensors = self.tensors.take();
@@ -122,25 +123,116 @@ impl<'a> SubscriptChecks<'a> {
             .zip(self.arrays.len() as u32..)
             .map(|(t, target)| {
                 let zero = Expr::Const(Scalar::of(t.dtype, 0.0));
-                Statement { name: t.name.clone(), ..self.of_check(BufferId(target), None, zero) }
+                Statement { name: t.name.clone(), ..of_check(BufferId(target), None, zero) }
             })
             .collect();
         let order = (first..).map(StatementId).take(statements.len()).map(|id| (vec![id], Node::Leaf)).collect();
         (self.dimensions.take(), tensors, statements, order)
     }
+}
 
-    fn of_check(&self, target: BufferId, reduce: Option<BinaryOp>, body: Expr) -> Statement {
-        Statement {
-            name: "check".into(),
-            iterators: vec![],
-            domain: vec![],
-            target,
-            write: vec![],
-            computed: vec![],
-            reduce,
-            body,
+/// The subscripts of one statement.
+struct Walk<'a> {
+    checks: &'a SubscriptChecks<'a>,
+    iterators: &'a [Iterator],
+    records: &'a mut Vec<Record>,
+}
+
+impl Walk<'_> {
+    /// `e`, which is used under conditions, with subscripts that stay inside.
+    fn expression(&mut self, e: &Expr, conditions: &[Condition]) -> Expr {
+        match e {
+            Expr::Select(condition, yes, no) => {
+                let condition = self.expression(condition, conditions);
+                let under = |holds| [conditions, &[(condition.clone(), holds)]].concat();
+                let [yes, no] = [(yes, true), (no, false)].map(|(e, holds)| self.expression(e, &under(holds)));
+                Expr::select(condition, yes, no)
+            }
+            Expr::Load(access) => {
+                let mut access = access.clone();
+                for (d, index) in access.index.iter_mut().enumerate() {
+                    if let Index::Value(value) = index {
+                        let value = self.expression(value, conditions);
+                        *index = Index::Value(Box::new(self.subscript((access.buffer, d), value, conditions)));
+                    }
+                }
+                Expr::Load(access)
+            }
+            e => e.map_children(&mut |e| self.expression(e, conditions)),
         }
     }
+
+    /// The subscript of a dimension, brought into it where it may be outside.
+    fn subscript(&mut self, (buffer, d): Dimension, value: Expr, conditions: &[Condition]) -> Expr {
+        let extent = self.checks.arrays[buffer.0 as usize].shape[d];
+        let dtype = self.checks.dtype(&value);
+        let Some(limits) = limits(dtype, extent) else { return value };
+        if !self.checks.is_open(self.iterators, &value, extent) {
+            return value;
+        }
+        let [least, greatest] = limits.map(Expr::Const);
+        let inside = Expr::binary(BinaryOp::Min, Expr::binary(BinaryOp::Max, value.clone(), least), greatest);
+        if !self.checks.needless.contains(&(buffer, d)) {
+            let extremes = self.checks.extremes((buffer, d), dtype, extent);
+            let record = Record { value, conditions: conditions.to_vec(), extremes };
+            if !self.records.contains(&record) {
+                self.records.push(record);
+            }
+        }
+        inside
+    }
+}
+
+/// The conditions without which a statement leaves its target as it is.
+fn target_conditions(s: &Statement, target: &TensorDecl) -> Vec<Condition> {
+    let element = Access { buffer: s.target, index: s.subscripts(), guard: vec![], otherwise: None };
+    let kept = |e: &Expr| match s.reduce {
+        // of either sign
+        Some(BinaryOp::Add) => [0.0, -0.0].iter().any(|&zero| *e == Expr::Const(Scalar::of(target.dtype, zero))),
+        Some(op) => Scalar::neutral(op, target.dtype).is_ok_and(|neutral| *e == Expr::Const(neutral)),
+        None => matches!(e, Expr::Load(read) if read.buffer == element.buffer && read.index == element.index),
+    };
+    let (mut body, mut out) = (&s.body, vec![]);
+    while let Expr::Select(condition, yes, no) = body {
+        let holds = match (kept(yes), kept(no)) {
+            (false, true) => true,
+            (true, false) => false,
+            _ => break,
+        };
+        out.push(((**condition).clone(), holds));
+        body = if holds { yes } else { no };
+    }
+    out
+}
+
+fn of_check(target: BufferId, reduce: Option<BinaryOp>, body: Expr) -> Statement {
+    Statement {
+        name: "check".into(),
+        iterators: vec![],
+        domain: vec![],
+        target,
+        write: vec![],
+        computed: vec![],
+        reduce,
+        body,
+    }
+}
+
+/// The subscript of which a statement keeps an extreme: what its conditions choose beside the neutral element.
+pub(super) fn recorded(s: &Statement) -> &Expr {
+    let is_neutral = |e: &Expr| match (e, s.reduce) {
+        (Expr::Const(c), Some(op)) => Scalar::neutral(op, c.dtype).is_ok_and(|neutral| *c == neutral),
+        _ => false,
+    };
+    let mut value = &s.body;
+    while let Expr::Select(_, yes, no) = value {
+        value = match (is_neutral(yes), is_neutral(no)) {
+            (false, true) => yes,
+            (true, false) => no,
+            _ => break,
+        };
+    }
+    value
 }
 
 /// The dimensions among `checks` of which the program's own assignments keep all subscripts inside.
@@ -152,7 +244,7 @@ pub(super) fn needless(scop: &Scop, checks: &[Check]) -> Result<Vec<Dimension>> 
     let inside = |s: &Statement| {
         let extent = |r: &ElementRange| r.upper + 1;
         let extent = scop.tensor(s.target).ranges.first().map_or(0, extent);
-        values.range(&s.iterators, &s.body).is_some_and(|(low, high)| 0 <= low && high < extent)
+        values.range(&s.iterators, recorded(s)).is_some_and(|(low, high)| 0 <= low && high < extent)
     };
     let is_needless = |dimension: &Dimension| {
         let firsts = checks.iter().filter(|c| c.0 == *dimension).map(|c| c.1);

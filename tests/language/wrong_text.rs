@@ -338,14 +338,14 @@ fn subscripts_that_may_be_outside() {
         "Z(i) = X(i % 9) where i in 0..N",
     );
     says(
-        "loop f(N) { f64 A[N] in i64 B[N] for i in 0..N for j in 0..N A[i] += A[i + B[j]] }",
+        "def f(f64(N) A, i64(N) B) -> (Y) { Y(i) = A(B(i) * B(7 - i)) where i in 0..N }",
         "subscripts of `A`, dimension 0: a subscript from data is one element of an integer array",
-        "A[i] += A[i + B[j]]",
+        "Y(i) = A(B(i) * B(7 - i)) where i in 0..N",
     );
     says(
-        "loop f(N) { f64 A[N] in i32 B[N] for i in 0..N A[i] = A[max(i32(i) - B[i], 0)] }",
+        "def f(f64(N) A, i32(N) B) -> (Y) { Y(i) = A(max(i32(i) - B(i), 0)) where i in 0..N }",
         "subscripts of `A`, dimension 0: it may be from 0 to 2147483647, outside of 0..8: a subscript from data",
-        "A[i] = A[max(i32(i) - B[i], 0)]",
+        "Y(i) = A(max(i32(i) - B(i), 0)) where i in 0..N",
     );
     says("def f(f32(N) X) -> (Y) { Y(i / 2) = X(i) }", "the subscript `i / 2` of `Y` is not affine", "i / 2");
 }

@@ -6,6 +6,7 @@
 use super::expression::{Names, type_of};
 use crate::expr::dynamic_bounds::{DynamicBound, Target};
 use crate::expr::{Affine, BinaryOp, Expr, Index, Var};
+use crate::language::subscript_checks;
 use crate::poly::schedule::{Band, Node, Row};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, StatementId, ranges};
@@ -16,7 +17,7 @@ use std::fmt::Write;
 pub fn print(scop: &Scop, arrays: &[String], reserved: &dyn Fn(&str) -> bool) -> Result<String> {
     let dtypes: Vec<DType> = scop.tensors.iter().map(|t| t.dtype).collect();
     let records = scop.statements.iter().filter(|s| s.reduce.is_some() && scop.tensor(s.target).role == Role::Check);
-    let recorded = records.map(|s| &s.body).collect();
+    let recorded = records.map(subscript_checks::recorded).collect();
     let mut printer = Printer { scop, arrays, dtypes, reserved, recorded, dynamic: vec![], out: String::new() };
     let all: Vec<StatementId> = scop.ids().collect();
     printer.node(&scop.order.root, &all, &[], &[], 1)?;
