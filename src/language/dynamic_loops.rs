@@ -199,7 +199,7 @@ impl Conversion<'_> {
         let value = self.scope().value(&cast, DType::I64)?;
         let offset = Expr::Const(Scalar::i64(first));
         let value = if first == 0 { value } else { Expr::binary(BinaryOp::Sub, value, offset) };
-        match element_range(self.known, &value, end - first + 1) {
+        match element_range(self.known, &[], &value, end - first + 1) {
             Ok(range) => {
                 self.ranges.extend(range);
                 Ok(())

@@ -52,7 +52,8 @@ impl<'a> SubscriptChecks<'a> {
     pub fn keep_inside(&self, s: &mut Statement) -> Vec<Statement> {
         let mut records = vec![];
         let of_target = target_conditions(s, &self.arrays[s.target.0 as usize]);
-        let mut walk = Walk { checks: self, iterators: &s.iterators, records: &mut records };
+        let mut walk =
+            Walk { checks: self, iterators: &s.iterators, is_box: s.domain.is_empty(), records: &mut records };
         let body = walk.expression(&s.body, &[]);
         let mut computed = vec![];
         for (d, e) in &s.computed {
@@ -82,13 +83,15 @@ impl<'a> SubscriptChecks<'a> {
         e.dtype(&|b| self.arrays[b.0 as usize].dtype)
     }
 
-    /// Returns true for a subscript that neither its operations nor a check of an array before the run keep inside.
-    fn is_open(&self, iterators: &[Iterator], value: &Expr, extent: i64) -> bool {
+    /// Returns true for a subscript that neither its operations nor a check of an array before the run keep inside. The latter asks for all
+    /// values of the iterators: where they do not all count, a subscript that takes some of them is open.
+    fn is_open(&self, iterators: &[Iterator], all_count: bool, value: &Expr, extent: i64) -> bool {
         let reads = |e: &Expr| matches!(e, Expr::Load(_));
         let written = |e: &Expr| matches!(e, Expr::Load(a) if self.arrays[a.buffer.0 as usize].role.is_written());
+        let of_check = if all_count { iterators } else { &[] };
         value.any(&mut |e| reads(e))
             && !is_inside(self.arrays, iterators, value, extent)
-            && (value.any(&mut |e| written(e)) || element_range(self.arrays, value, extent).is_err())
+            && (value.any(&mut |e| written(e)) || element_range(self.arrays, of_check, value, extent).is_err())
     }
 
     /// The tensors of the least and the greatest subscript of a dimension.
@@ -135,6 +138,8 @@ impl<'a> SubscriptChecks<'a> {
 struct Walk<'a> {
     checks: &'a SubscriptChecks<'a>,
     iterators: &'a [Iterator],
+    /// Its instances are all points of the iterators' box.
+    is_box: bool,
     records: &'a mut Vec<Record>,
 }
 
@@ -167,7 +172,8 @@ impl Walk<'_> {
         let extent = self.checks.arrays[buffer.0 as usize].shape[d];
         let dtype = self.checks.dtype(&value);
         let Some(limits) = limits(dtype, extent) else { return value };
-        if !self.checks.is_open(self.iterators, &value, extent) {
+        let all_count = self.is_box && conditions.is_empty();
+        if !self.checks.is_open(self.iterators, all_count, &value, extent) {
             return value;
         }
         let [least, greatest] = limits.map(Expr::Const);

@@ -2,7 +2,8 @@
 //!
 //! In: a tensor expression. Out: for each index tensor that is known from outside the interval in which its elements must
 //! lie. A subscript is followed through temporaries, casts, sums, products with constants, minima, maxima and selections,
-//! as a piecewise affine function of one element; the interval is the preimage of the dimension. Invariant: elements
+//! as a piecewise affine function of one element; the interval is the preimage of the dimension, less what iterators add to it
+//! anywhere in their box. Invariant: elements
 //! inside the interval never reach out of bounds. A subscript of another form is inside by the
 //! intervals of its operations, or `Unsupported`, never an unchecked access.
 
@@ -77,16 +78,22 @@ fn add(ranges: &mut Vec<IndexRange>, new: IndexRange) {
     }
 }
 
-/// Returns the interval in which the elements of a tensor must lie for `value` to be in `0..extent`; `None` where their type suffices.
+/// Returns the interval in which the elements of a tensor must lie for `value` to be in `0..extent` for all values of the iterators; `None` where
+/// their type suffices.
 ///
 /// # Errors
 /// `Unsupported` for a value that is not of elements of one tensor.
-pub fn element_range(tensors: &[TensorDecl], value: &Expr, extent: i64) -> Result<Option<IndexRange>> {
+pub fn element_range(
+    tensors: &[TensorDecl],
+    iterators: &[Iterator],
+    value: &Expr,
+    extent: i64,
+) -> Result<Option<IndexRange>> {
     // the value, as the subscript of a tensor of its own
     let mut tensors = tensors.to_vec();
     let of = (BufferId(tensors.len() as u32), 0);
     tensors.push(TensorDecl::new("bound", DType::I64, [extent], Role::Input));
-    range_of(&Program { tensors, definitions: vec![] }, &[], of, value)
+    range_of(&Program { tensors, definitions: vec![] }, iterators, of, value)
 }
 
 /// Returns the interval in which the elements of the index tensor must lie for dimension `d` of a tensor, subscripted by
@@ -100,33 +107,20 @@ fn range_of(
     let tensor = &program.tensors[buffer.0 as usize];
     let unsupported =
         |why: &str| Err(Error::Unsupported(format!("subscripts of `{}`, dimension {d}: {why}", tensor.name)));
-    let Some(function) = function_of(program, program.definitions.len(), value) else {
-        let (extent, known) = (tensor.shape[d], operations_range(&program.tensors, iterators, value));
-        return match known {
-            Some((low, high)) if 0 <= low && high < extent => Ok(None),
-            Some((low, high)) if !value.any(&mut |e| matches!(e, Expr::Load(_))) => Err(Error::Invalid(format!(
-                "subscript {d} of `{}` may be from {low} to {high}, outside of 0..{extent}: keep it inside with `min`, `max` \
-                 or `%`",
-                tensor.name
-            ))),
-            known => {
-                let range = known.filter(|&known| known != (i64::MIN, i64::MAX));
-                let outside = range.map_or(String::new(), |(low, high)| {
-                    format!("it may be from {low} to {high}, outside of 0..{extent}: ")
-                });
-                unsupported(&format!(
-                    "{outside}a subscript from data is one element of an integer array, with numbers added or multiplied; of \
-                     other elements and of indices, as in `i + x[j]`, it is kept inside with `min` and `max`, `%` or `bit_and`"
-                ))
-            }
-        };
-    };
+    let (of_data, (least, most)) = without_iterators(iterators, value);
+    let known = operations_range(&program.tensors, iterators, value);
+    let inside = known.is_some_and(|(low, high)| 0 <= low && high < tensor.shape[d]);
+    let function = function_of(program, program.definitions.len(), &of_data);
+    if inside && (function.is_none() || (least, most) != (0, 0)) {
+        return Ok(None);
+    }
+    let Some(function) = function else { return Err(may_be_outside(tensor, d, value, known)) };
     let extent = tensor.shape[d] as i128;
     let mut good: Vec<(i128, i128)> = vec![];
     for piece in &function.pieces {
-        for (lo, hi, sign) in signs(piece.lo, piece.hi, piece.slope, piece.base) {
+        for (lo, hi, sign) in signs(piece.lo, piece.hi, piece.slope, piece.base + least) {
             if sign >= 0 {
-                let below = signs(lo, hi, piece.slope, piece.base - extent).into_iter().filter(|p| p.2 < 0);
+                let below = signs(lo, hi, piece.slope, piece.base + most - extent).into_iter().filter(|p| p.2 < 0);
                 good.extend(below.map(|(lo, hi, _)| (lo, hi)));
             }
         }
@@ -161,6 +155,39 @@ fn range_of(
         lower: lower as i64,
         upper: upper as i64,
     }))
+}
+
+/// The error of a subscript that is neither inside by its operations nor of elements of one tensor.
+fn may_be_outside(tensor: &TensorDecl, d: usize, value: &Expr, known: Option<Interval>) -> Error {
+    let (name, extent) = (&tensor.name, tensor.shape[d]);
+    match known {
+        Some((low, high)) if !value.any(&mut |e| matches!(e, Expr::Load(_))) => Error::Invalid(format!(
+            "subscript {d} of `{name}` may be from {low} to {high}, outside of 0..{extent}: keep it inside with `min`, `max` \
+             or `%`"
+        )),
+        known => {
+            let range = known.filter(|&known| known != (i64::MIN, i64::MAX));
+            let outside = range.map_or(String::new(), |(low, high)| {
+                format!("it may be from {low} to {high}, outside of 0..{extent}: ")
+            });
+            Error::Unsupported(format!(
+                "subscripts of `{name}`, dimension {d}: {outside}a subscript from data is one element of an integer array, with \
+                 numbers added or multiplied and indices added, as in `i + x[j]`; of other elements it is kept inside with `min` \
+                 and `max`, `%` or `bit_and`"
+            ))
+        }
+    }
+}
+
+/// A subscript without the iterators that are added to it, and their least and greatest sum over the box of the iterators.
+fn without_iterators(iterators: &[Iterator], value: &Expr) -> (Expr, (i128, i128)) {
+    match value.affine_terms() {
+        (affine, Some(rest)) if !affine.is_constant() && !iterators.is_empty() => {
+            let (least, most) = affine.bounds(ranges(iterators));
+            (rest, (least.into(), most.into()))
+        }
+        _ => (value.clone(), (0, 0)),
+    }
 }
 
 /// Returns the interval of a subscript whatever the data are, by its operations: that of the low bits of a number, say.
@@ -476,6 +503,19 @@ mod tests {
         let clamped = bin(BinaryOp::Min, bin(BinaryOp::Max, ids(0), c(0)), c(N - 1));
         assert_eq!(found(clamped, None).unwrap(), []);
         let empty = interval(bin(BinaryOp::Max, ids(0), c(N)));
+        assert!(empty.0 > empty.1);
+    }
+
+    #[test]
+    fn iterators_that_are_added_narrow_the_interval() {
+        let i = || Expr::Index(Affine::var(Var(0)));
+        assert_eq!(interval(bin(BinaryOp::Add, i(), ids(0))), (0, N - 1 - 5));
+        assert_eq!(interval(bin(BinaryOp::Sub, ids(0), i())), (5, N - 1));
+        assert_eq!(interval(bin(BinaryOp::Sub, i(), ids(0))), (5 - N + 1, 0));
+        assert_eq!(interval(bin(BinaryOp::Add, bin(BinaryOp::Mul, ids(0), c(2)), i())), (0, 2));
+        // wider than the dimension
+        let spread = Expr::Index(Affine::constant(0).plus(Var(0), 2));
+        let empty = interval(bin(BinaryOp::Add, ids(0), spread));
         assert!(empty.0 > empty.1);
     }
 
