@@ -34,6 +34,15 @@ const PROGRAMS: &[(&str, &str)] = &[
         }",
     ),
     (
+        "vectors that begin at a power of two, and at elements of an array, inside of theirs and added to an index that stays inside",
+        "loop p(N) {
+            inout f32 x[8][300+N], a[300+N], b[700+N], y[6][300+N], z[6][300+N]  in i64 s[6]
+            for l in 0..7 for i in 0..300+N x[l+1][i] = x[l][i] + select(i >= shl(1, l), x[l][max(i - shl(1, l), 0)], 0)
+            for r in 0..6 for i in 0..300+N y[r][i] = a[min(max(i - min(max(s[r], -400), 400), 0), 299+N)]
+            for r in 0..6 for i in 0..300+N z[r][i] = b[i + s[r]]
+        }",
+    ),
+    (
         "a temporary that nothing reads",
         "loop p(N) {
             out f64 y[N]

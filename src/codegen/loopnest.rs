@@ -4,7 +4,9 @@
 //! whole nest. The interpreter in `interpret.rs` defines what a nest means; loop kinds do not change the meaning.
 
 pub mod dynamic_loops;
+pub mod dynamic_split;
 pub mod interpret;
+mod invariant;
 pub mod parse;
 pub mod print;
 pub mod simplify;

@@ -22,8 +22,8 @@ mod placement;
 mod scan;
 mod solve;
 
-use crate::codegen::loopnest::dynamic_loops;
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
+use crate::codegen::loopnest::{dynamic_loops, dynamic_split};
 use crate::expr::Bound;
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};
@@ -78,6 +78,7 @@ fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool, answers: &Answers) -> Resul
     }
     let mut kernel = l.finish();
     dynamic_loops::narrow(&mut kernel.nest);
+    dynamic_split::divide(&mut kernel.nest);
     Ok(kernel)
 }
 

@@ -13,6 +13,7 @@ mod elements;
 
 use crate::codegen::loopnest::dynamic_loops::copies::{Uses, copies, uses};
 use crate::codegen::loopnest::dynamic_loops::elements::{at_element, of_elements, substituted};
+use crate::codegen::loopnest::invariant::may_read;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::expr::dynamic_bounds::{DynamicBound, Target};
 use crate::expr::interval::{Facts, gcd};
@@ -204,7 +205,7 @@ impl Narrower<'_> {
         if scale < 1
             || dtype != DType::I64
             || bound.variables().iter().any(of_loop)
-            || !self.may_read(bound.limit, outside)
+            || !may_read(self.nest, bound.limit, outside)
         {
             return None;
         }
@@ -216,26 +217,6 @@ impl Narrower<'_> {
         let inner = facts.bounds(&inner);
         let far = |(low, high): (i64, i64)| low > high || low < -(1 << 50) || high > 1 << 50;
         (!far(range) && !far(inner)).then_some(Common { lower: bound.lower, limit, scale, outer, inner, range })
-    }
-
-    /// Returns true if an expression reads elements that are there, and that nothing writes.
-    fn may_read(&self, e: &Expr, facts: &Facts) -> bool {
-        let mut may = true;
-        e.visit_accesses(&mut |access| {
-            let b = self.nest.buffer(access.buffer);
-            let inside = |(i, extent): (&Index, &i64)| match i {
-                Index::Affine(a) => {
-                    let (low, high) = facts.bounds(a);
-                    0 <= low && high < *extent
-                }
-                // the ranges of its data are checked
-                Index::Value(_) => true,
-            };
-            may &= matches!(b.kind, BufferKind::Argument { written: false, .. })
-                && access.guard.is_empty()
-                && access.index.iter().zip(&b.shape).all(inside);
-        });
-        may
     }
 
     /// Reads a limit into a new variable.
