@@ -267,3 +267,18 @@ fn c_has_no_checks() {
     let c = model(text).explain(&Options::default(), Stage::C, None).unwrap();
     assert!(c.contains("y[p[p[i]]] = x[p[i]];") && !c.contains("subscript"), "{c}");
 }
+
+/// Two elements of one array are two numbers: their difference may be any.
+#[test]
+fn differences_of_elements_are_checked_by_the_run() {
+    let text = "loop p(N = 40) { in i32 q[N], x[N]\n out i32 y[N]\n for i in 1..N y[i] = x[q[i] - q[i - 1]]  y[0] = 0 }";
+    let x = i32s(&(0..40).collect::<Vec<i32>>());
+    let mut q: Vec<i32> = (0..40).collect();
+    let mut expected = vec![1; 40];
+    expected[0] = 0;
+    check(text, &[("q", &i32s(&q)), ("x", &x)], &[&expected]);
+    q[9] = 900;
+    for result in results(text, &[("q", &i32s(&q)), ("x", &x)]) {
+        assert!(result.unwrap_err().to_string().contains("lies outside of 0..=39"));
+    }
+}

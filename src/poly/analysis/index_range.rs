@@ -211,6 +211,8 @@ struct Source {
     stride: u64,
     /// Values that stand for elements outside of guards.
     otherwise: Vec<i128>,
+    /// Subscripts of the element, and of those of temporaries that hold it: two elements of one tensor are two numbers.
+    element: Vec<Vec<Index>>,
 }
 
 /// On `lo..=hi` the value is `slope·x + base`.
@@ -346,7 +348,11 @@ fn load(program: &Program, before: usize, access: &Access) -> Option<Function> {
                 });
             }
         }
-        return function_of(program, writer, &body);
+        let mut function = function_of(program, writer, &body)?;
+        if let Some(source) = &mut function.source {
+            source.element.push(access.index.clone());
+        }
+        return Some(function);
     }
     if tensor.role.is_written() {
         return None;
@@ -359,7 +365,8 @@ fn load(program: &Program, before: usize, access: &Access) -> Option<Function> {
         _ => None,
     };
     let (offset, stride) = fixed.unwrap_or((0, 1));
-    let source = Source { tensor: access.buffer, offset, stride, otherwise: outside.into_iter().collect() };
+    let (otherwise, element) = (outside.into_iter().collect(), vec![access.index.clone()]);
+    let source = Source { tensor: access.buffer, offset, stride, otherwise, element };
     Some(Function { source: Some(source), pieces: vec![Piece { lo, hi, slope: 1, base: 0 }] })
 }
 
@@ -532,6 +539,17 @@ mod tests {
     fn what_cannot_be_judged_is_refused() {
         let sum_of_two = bin(BinaryOp::Add, ids(0), ids(1));
         assert!(matches!(found(sum_of_two, None), Err(Error::Unsupported(_))));
+        // two elements of one tensor, read there or from a temporary
+        let first = |buffer: u32, at: Affine| {
+            let index = if buffer == 1 { vec![at, Affine::constant(0)] } else { vec![at] };
+            Expr::load(BufferId(buffer), index)
+        };
+        for buffer in [1, 4] {
+            let elements = |b: Affine| bin(BinaryOp::Sub, first(buffer, Affine::var(Var(0))), first(buffer, b));
+            let difference = elements(Affine::constant(3));
+            assert!(matches!(found(difference, Some(ids(0))), Err(Error::Unsupported(_))));
+            assert_eq!(found(elements(Affine::var(Var(0))), Some(ids(0))).unwrap(), []);
+        }
         let quotient = bin(BinaryOp::Div, ids(0), c(2));
         assert!(matches!(found(quotient, None), Err(Error::Unsupported(_))));
         assert!(matches!(found(c(N), None), Err(Error::Unsupported(_))));
