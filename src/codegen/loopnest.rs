@@ -14,6 +14,7 @@ pub mod verify;
 
 use crate::codegen::instruction::InstructionName;
 use crate::expr::Bound;
+use crate::expr::interval::Facts;
 use crate::expr::narrow::is_table_of_bytes;
 use crate::expr::{Affine, Var};
 use crate::expr::{BinaryOp, Index};
@@ -137,6 +138,24 @@ impl Stmt {
             }
             Stmt::If { conditions, .. } => Stmt::If { conditions: conditions.clone(), body },
             other => other.clone(),
+        }
+    }
+
+    /// Adds what holds in the body of this loop or condition to `facts`.
+    pub fn enter(&self, facts: &mut Facts) {
+        match self {
+            Stmt::Loop { var, lower, upper, step, .. } => facts.enter_loop(*var, lower, upper, *step),
+            Stmt::If { conditions, .. } => conditions.iter().for_each(|c| facts.assume(c.clone())),
+            _ => {}
+        }
+    }
+
+    /// Adds what holds behind this statement to `facts`.
+    pub fn bind(&self, facts: &mut Facts) {
+        match self {
+            Stmt::Let { var, value, divisor } => facts.bind(*var, value, *divisor),
+            Stmt::Read { var, range, .. } => facts.set_range(*var, *range),
+            _ => {}
         }
     }
 

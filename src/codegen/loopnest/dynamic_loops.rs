@@ -109,11 +109,7 @@ impl Narrower<'_> {
                     continue;
                 }
             }
-            match &stmt {
-                Stmt::Let { var, value, divisor } => facts.bind(*var, value, *divisor),
-                Stmt::Read { var, range, .. } => facts.set_range(*var, *range),
-                _ => {}
-            }
+            stmt.bind(facts);
             out.push(self.inside(stmt, facts));
         }
         out
@@ -122,11 +118,7 @@ impl Narrower<'_> {
     /// A statement with narrowed loops inside of it.
     fn inside(&mut self, stmt: Stmt, facts: &Facts) -> Stmt {
         let mut inside = facts.clone();
-        match &stmt {
-            Stmt::Loop { var, lower, upper, step, .. } => inside.enter_loop(*var, lower, upper, *step),
-            Stmt::If { conditions, .. } => conditions.iter().for_each(|c| inside.assume(c.clone())),
-            _ => {}
-        }
+        stmt.enter(&mut inside);
         stmt.map_body(|body| self.statements(body, &mut inside))
     }
 

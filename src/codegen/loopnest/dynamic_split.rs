@@ -11,7 +11,7 @@
 use crate::codegen::loopnest::invariant::may_read;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::expr::interval::Facts;
-use crate::expr::narrow::dtype_range;
+use crate::expr::narrow::{Names, dtype_range};
 use crate::expr::scalar::Value;
 use crate::expr::{Access, Affine, BinaryOp, Bound, CompareOp, Expr, Index, Scalar, Var};
 use crate::runtime::DType;
@@ -77,14 +77,14 @@ impl Divider<'_> {
     /// A statement with divided loops inside of it.
     fn inside(&mut self, stmt: Stmt, facts: &Facts) -> Stmt {
         let mut inside = facts.clone();
-        enter(&stmt, &mut inside);
+        stmt.enter(&mut inside);
         stmt.map_body(|body| self.statements(body, &mut inside))
     }
 
     fn statements(&mut self, body: Vec<Stmt>, facts: &mut Facts) -> Vec<Stmt> {
         let mut out = vec![];
         for stmt in body {
-            bind(&stmt, facts);
+            stmt.bind(facts);
             let serial = match &stmt {
                 Stmt::Loop { var, lower, upper, step: 1, kind: LoopKind::Serial, body } if is_innermost(body) => {
                     Some((Serial { var: *var, lower: lower.clone(), upper: upper.clone(), body: body.clone() }, None))
@@ -112,7 +112,7 @@ impl Divider<'_> {
             return None;
         }
         let mut inside = facts.clone();
-        enter(stmt, &mut inside);
+        stmt.enter(&mut inside);
         let (mut bytes, mut in_registers, mut found) = (1, false, false);
         body.iter().for_each(|s| {
             s.visit(&mut |s| {
@@ -224,8 +224,17 @@ impl Divider<'_> {
         let inner = facts.bounds(&Affine { terms: inner, constant: others.constant });
         let (range, outer) = (facts.bounds(&c.affine), Affine { terms: outer, constant: 0 });
         let near = |(low, high): (i64, i64)| -FAR < low && low <= high && high < FAR;
+        // sums with it do not wrap
+        let names = Names { dtype: &|b| self.nest.buffer(b).dtype, bounds: &|a| facts.bounds(a), is_table: &|_| false };
         let rest = c.rest.clone();
-        (near(range) && near(inner)).then_some(Group { scale, outer, rest, varies: c.varies, inner, range })
+        (near(range) && near(inner) && names.range(&rest).is_some_and(near)).then_some(Group {
+            scale,
+            outer,
+            rest,
+            varies: c.varies,
+            inner,
+            range,
+        })
     }
 
     /// Calls `f` on every expression of a body, with the facts there, the variables that the body binds, and whether it is part of a
@@ -239,7 +248,7 @@ impl Divider<'_> {
     ) {
         for stmt in body {
             let mut inside = facts.clone();
-            enter(stmt, &mut inside);
+            stmt.enter(&mut inside);
             if let Stmt::Loop { var, .. } = stmt {
                 own.push(*var);
             }
@@ -324,7 +333,7 @@ impl Divider<'_> {
         let mut out = vec![];
         for stmt in body {
             let mut inside = facts.clone();
-            enter(&stmt, &mut inside);
+            stmt.enter(&mut inside);
             if let Stmt::Store { buffer, index, value, reduce } = stmt {
                 let value = self.expression(&value, own, facts, known);
                 let index = index.iter().map(|i| self.subscript(i, own, facts, known)).collect();
@@ -443,24 +452,6 @@ fn each_in<'e>(e: &'e Expr, subscript: bool, f: &mut impl FnMut(&'e Expr, bool))
     e.operands().for_each(|e| each_in(e, subscript, f));
     if let Expr::Load(access) = e {
         access.index.iter().filter_map(Index::value).for_each(|e| each_in(e, true, f));
-    }
-}
-
-/// Facts inside of a statement.
-fn enter(stmt: &Stmt, facts: &mut Facts) {
-    match stmt {
-        Stmt::Loop { var, lower, upper, step, .. } => facts.enter_loop(*var, lower, upper, *step),
-        Stmt::If { conditions, .. } => conditions.iter().for_each(|c| facts.assume(c.clone())),
-        _ => {}
-    }
-}
-
-/// Facts behind a statement.
-fn bind(stmt: &Stmt, facts: &mut Facts) {
-    match stmt {
-        Stmt::Let { var, value, divisor } => facts.bind(*var, value, *divisor),
-        Stmt::Read { var, range, .. } => facts.set_range(*var, *range),
-        _ => {}
     }
 }
 
