@@ -13,7 +13,6 @@ use crate::poly::schedule::{Node, SequencePart};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{ElementRange, Iterator, Role, Statement, StatementId, TensorDecl};
 use crate::runtime::{DType, Result};
-use std::cell::RefCell;
 
 /// A subscript: its value over iterators, the conditions under which it is used, and the tensors of its least and greatest values.
 #[derive(PartialEq)]
@@ -37,29 +36,29 @@ pub(super) struct SubscriptChecks<'a> {
     arrays: &'a [TensorDecl],
     /// Dimensions whose subscripts are known to be inside.
     needless: &'a [Dimension],
-    dimensions: RefCell<Vec<Check>>,
+    dimensions: Vec<Check>,
     /// Follow the arrays.
-    tensors: RefCell<Vec<TensorDecl>>,
+    tensors: Vec<TensorDecl>,
 }
 
 impl<'a> SubscriptChecks<'a> {
     /// `needless` are dimensions that [`needless`] has found.
     pub fn new(arrays: &'a [TensorDecl], needless: &'a [Dimension]) -> SubscriptChecks<'a> {
-        SubscriptChecks { arrays, needless, dimensions: RefCell::default(), tensors: RefCell::default() }
+        SubscriptChecks { arrays, needless, dimensions: vec![], tensors: vec![] }
     }
 
     /// Brings the subscripts of a statement into their dimensions; returns the statements that record them.
-    pub fn keep_inside(&self, s: &mut Statement) -> Vec<Statement> {
-        let mut records = vec![];
+    pub fn keep_inside(&mut self, s: &mut Statement) -> Vec<Statement> {
         let of_target = target_conditions(s, &self.arrays[s.target.0 as usize]);
-        let mut walk =
-            Walk { checks: self, iterators: &s.iterators, is_box: s.domain.is_empty(), records: &mut records };
+        let is_box = s.domain.is_empty();
+        let mut walk = Walk { checks: self, iterators: &s.iterators, is_box, records: vec![] };
         let body = walk.expression(&s.body, &[]);
         let mut computed = vec![];
         for (d, e) in &s.computed {
             let e = walk.expression(e, &of_target);
             computed.push((*d, walk.subscript((s.target, *d), e, &of_target)));
         }
+        let records = walk.records;
         (s.body, s.computed) = (body, computed);
         let statement = |target, op, record: &Record| {
             let dtype = self.dtype(&record.value);
@@ -95,33 +94,30 @@ impl<'a> SubscriptChecks<'a> {
     }
 
     /// The tensors of the least and the greatest subscript of a dimension.
-    fn extremes(&self, dimension: Dimension, dtype: DType, extent: i64) -> [BufferId; 2] {
-        let (mut dimensions, mut tensors) = (self.dimensions.borrow_mut(), self.tensors.borrow_mut());
-        let place = |n: usize| BufferId((self.arrays.len() + n) as u32);
-        let of = |b: BufferId| tensors[b.0 as usize - self.arrays.len()].dtype;
-        let known = dimensions.iter().find(|(own, first)| *own == dimension && of(*first) == dtype);
-        let first = known.map(|known| known.1).unwrap_or_else(|| {
-            let first = place(tensors.len());
-            dimensions.push((dimension, first));
-            for word in ["least", "greatest"] {
-                let array = &self.arrays[dimension.0.0 as usize];
-                let number = if array.shape.len() > 1 { format!("_{}", dimension.1) } else { String::new() };
-                let mut name = format!("{word}_subscript{number}_of_{}", array.name);
-                while self.arrays.iter().chain(tensors.iter()).any(|t| t.name == name) {
-                    name.push('_');
-                }
-                let ranges = vec![ElementRange { offset: 0, stride: 1, lower: 0, upper: extent - 1 }];
-                tensors.push(TensorDecl { ranges, ..TensorDecl::new(name, dtype, [], Role::Check) });
+    fn extremes(&mut self, dimension: Dimension, dtype: DType, extent: i64) -> [BufferId; 2] {
+        let of = |b: BufferId| self.tensors[b.0 as usize - self.arrays.len()].dtype;
+        let known = self.dimensions.iter().find(|(own, first)| *own == dimension && of(*first) == dtype);
+        if let Some((_, first)) = known {
+            return [*first, BufferId(first.0 + 1)];
+        }
+        let first = BufferId((self.arrays.len() + self.tensors.len()) as u32);
+        self.dimensions.push((dimension, first));
+        for word in ["least", "greatest"] {
+            let array = &self.arrays[dimension.0.0 as usize];
+            let number = if array.shape.len() > 1 { format!("_{}", dimension.1) } else { String::new() };
+            let mut name = format!("{word}_subscript{number}_of_{}", array.name);
+            while self.arrays.iter().chain(&self.tensors).any(|t| t.name == name) {
+                name.push('_');
             }
-            first
-        });
+            let ranges = vec![ElementRange { offset: 0, stride: 1, lower: 0, upper: extent - 1 }];
+            self.tensors.push(TensorDecl { ranges, ..TensorDecl::new(name, dtype, [], Role::Check) });
+        }
         [first, BufferId(first.0 + 1)]
     }
 
     /// The checks and their tensors, and the statements that give these their first value, 0, with their place in the order.
     pub fn finish(self, first: u32) -> (Vec<Check>, Vec<TensorDecl>, Vec<Statement>, Vec<SequencePart>) {
-        let tensors = self.tensors.take();
-        let statements: Vec<Statement> = tensors
+        let statements: Vec<Statement> = (self.tensors)
             .iter()
             .zip(self.arrays.len() as u32..)
             .map(|(t, target)| {
@@ -130,20 +126,20 @@ impl<'a> SubscriptChecks<'a> {
             })
             .collect();
         let order = (first..).map(StatementId).take(statements.len()).map(|id| (vec![id], Node::Leaf)).collect();
-        (self.dimensions.take(), tensors, statements, order)
+        (self.dimensions, self.tensors, statements, order)
     }
 }
 
 /// The subscripts of one statement.
-struct Walk<'a> {
-    checks: &'a SubscriptChecks<'a>,
+struct Walk<'a, 'b> {
+    checks: &'a mut SubscriptChecks<'b>,
     iterators: &'a [Iterator],
     /// Its instances are all points of the iterators' box.
     is_box: bool,
-    records: &'a mut Vec<Record>,
+    records: Vec<Record>,
 }
 
-impl Walk<'_> {
+impl Walk<'_, '_> {
     /// `e`, which is used under conditions, with subscripts that stay inside.
     fn expression(&mut self, e: &Expr, conditions: &[Condition]) -> Expr {
         match e {

@@ -253,20 +253,7 @@ impl Printer<'_> {
             },
             _ => None,
         };
-        let is_kept = |i: &Index| i.value().is_some_and(|e| kept(e).is_some());
-        match e {
-            Expr::Load(access) if access.index.iter().any(is_kept) => {
-                let mut access = access.clone();
-                for index in &mut access.index {
-                    if let Some(value) = index.value().and_then(kept) {
-                        *index = Index::Value(value);
-                    }
-                }
-                Expr::Load(access).map_children(&mut |e| self.unchecked(e))
-            }
-            // a subscript of the target
-            e => kept(e).map_or_else(|| e.map_children(&mut |e| self.unchecked(e)), |value| self.unchecked(&value)),
-        }
+        kept(e).map_or_else(|| e.map_children(&mut |e| self.unchecked(e)), |value| self.unchecked(&value))
     }
 
     fn names<'n>(&'n self, vars: &'n [String]) -> Names<'n> {
