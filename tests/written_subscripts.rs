@@ -271,7 +271,8 @@ fn c_has_no_checks() {
 /// Two elements of one array are two numbers: their difference may be any.
 #[test]
 fn differences_of_elements_are_checked_by_the_run() {
-    let text = "loop p(N = 40) { in i32 q[N], x[N]\n out i32 y[N]\n for i in 1..N y[i] = x[q[i] - q[i - 1]]  y[0] = 0 }";
+    let text =
+        "loop p(N = 40) { in i32 q[N], x[N]\n out i32 y[N]\n for i in 1..N y[i] = x[q[i] - q[i - 1]]  y[0] = 0 }";
     let x = i32s(&(0..40).collect::<Vec<i32>>());
     let mut q: Vec<i32> = (0..40).collect();
     let mut expected = vec![1; 40];
@@ -280,5 +281,32 @@ fn differences_of_elements_are_checked_by_the_run() {
     q[9] = 900;
     for result in results(text, &[("q", &i32s(&q)), ("x", &x)]) {
         assert!(result.unwrap_err().to_string().contains("lies outside of 0..=39"));
+    }
+}
+
+/// Differences that wrap around stay inside too, in loops that may be divided where they meet a limit.
+#[test]
+fn extreme_numbers_lead_nowhere() {
+    const N: i64 = 300;
+    let shifts = [3, i64::MIN, i64::MAX, i64::MIN + 1];
+    let sum: Vec<String> = (0..4).map(|k| format!("x[min(max(i - s[{k}], 0), N - 1)]")).collect();
+    let text = format!(
+        "loop p(N = {N}) {{ in i64 s[4]\n in i32 x[N]\n out i32 y[N]\n for i in 0..N y[i] = {} }}",
+        sum.join(" + ")
+    );
+    let x: Vec<i32> = (0..N as i32).map(|i| i * 7 % 31).collect();
+    let at = |i: i64, s: i64| x[i.wrapping_sub(s).clamp(0, N - 1) as usize];
+    let y: Vec<i32> = (0..N).map(|i| shifts.iter().map(|s| at(i, *s)).sum()).collect();
+    check(&text, &[("s", &Tensor::new(&[4], &shifts)), ("x", &i32s(&x))], &[&y]);
+
+    let text = "loop p(N = 40) { in i64 q[N]\n inout i64 p[N]\n in i32 x[N]\n out i32 y[N]\n for i in 0..N { p[i] = q[i]  y[i] = x[i + p[i]] } }";
+    let x = i32s(&[1; 40]);
+    for wrong in [i64::MIN, i64::MAX, i64::MAX - 9, -31] {
+        let mut q = [0i64; 40];
+        q[30] = wrong;
+        let [q, p] = [q, [0; 40]].map(|values| Tensor::new(&[40], &values));
+        for result in results(text, &[("q", &q), ("p", &p), ("x", &x)]) {
+            assert!(result.unwrap_err().to_string().contains("subscript_of_x` lies outside of 0..=39"), "{wrong}");
+        }
     }
 }

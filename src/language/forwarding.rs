@@ -1,9 +1,9 @@
 //! Forward substitution: a subscript, or a bound of a loop, from a temporary becomes one from the temporary's value.
 //!
-//! In: a loop program. Out: the same program, where each bound and each subscript that names a temporary without dimensions has the value,
-//! in a subscript one of integers alone,
+//! In: a loop program. Out: the same program, where each subscript and each bound that names a temporary without dimensions has the value
 //! which the one assignment to it gave, earlier in the same block or in one around it. Such a value reads indices, sizes
-//! and arrays that the program does not write, so that it is the same wherever it is computed. Assignments stay.
+//! and arrays that the program does not write, so that it is the same wherever it is computed. In subscripts it has no floats: a temporary
+//! out of floats stays, and becomes an array that is computed in vectors. Assignments stay.
 
 use super::syntax::{Access, Array, Assign, Body, Program, Statement, assignments};
 use crate::expr::syntax::{Expr as Text, Kind, Name};
@@ -36,7 +36,7 @@ pub fn forward(program: &Program) -> Program {
 struct Values {
     /// For bounds.
     all: BTreeMap<String, Text>,
-    /// For subscripts: those without floats. A temporary with a value out of floats becomes an array, which is computed in vectors.
+    /// For subscripts: those without floats.
     integers: BTreeMap<String, Text>,
 }
 
