@@ -188,7 +188,7 @@ fn products_are_sampled() {
                 m.sizes()
             );
             let loops = model(&text).explain(&Options::default(), Stage::Loops, None).unwrap();
-            assert!(loops.contains("clamp(") || width < 33 || m.count() == 1 || m.value.len() < 2, "{text}\n{loops}");
+            assert!(loops.contains("within(") || width < 33 || m.count() == 1 || m.value.len() < 2, "{text}\n{loops}");
             let tensor = |rows: usize, values: &[f32]| Tensor::new(&[rows as i64, width as i64], values);
             let (p, c, start) = (i32s(&m.rows), i32s(&m.column), f32s(&vec![2.0; w.len()]));
             let (a, b) = (tensor(m.count(), &a), tensor(m.columns, &b));

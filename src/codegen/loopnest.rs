@@ -96,8 +96,9 @@ pub enum Stmt {
     /// `var = ⌊value / divisor⌋`, visible in the rest of the enclosing body.
     Let { var: Var, value: Affine, divisor: i64 },
     /// `var = value`, an integer of 64 bits, brought into the closed interval `range`; visible in the rest of the enclosing body.
-    /// Costs take it for ⌊expected.affine / expected.divisor⌋.
-    Read { var: Var, value: Expr, range: (i64, i64), expected: Bound },
+    /// Where it is `checked`, what runs the kernel has refused data with which the value lies outside. Costs take it for
+    /// ⌊expected.affine / expected.divisor⌋.
+    Read { var: Var, value: Expr, range: (i64, i64), checked: bool, expected: Bound },
     /// `body` where every condition is `affine ≥ 0`.
     If { conditions: Vec<Affine>, body: Vec<Stmt> },
     /// `buffer[index] = value`, or `buffer[index] = reduce(buffer[index], value)`.

@@ -22,8 +22,9 @@ mod placement;
 mod scan;
 mod solve;
 
+use crate::codegen::loopnest::dynamic_loops::{self, CheckedElements};
+use crate::codegen::loopnest::dynamic_split;
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
-use crate::codegen::loopnest::{dynamic_loops, dynamic_split};
 use crate::expr::Bound;
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};
@@ -77,9 +78,28 @@ fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool, answers: &Answers) -> Resul
         l.nest.body.extend(body);
     }
     let mut kernel = l.finish();
-    dynamic_loops::narrow(&mut kernel.nest);
+    let checks = checks(scop, &kernel);
+    dynamic_loops::narrow(&mut kernel.nest, &checks);
     dynamic_split::divide(&mut kernel.nest);
     Ok(kernel)
+}
+
+/// The elements of arguments that a run checks before it begins.
+fn checks(scop: &Scop, kernel: &Kernel) -> Vec<CheckedElements> {
+    let mut out = vec![];
+    for (buffer, b) in (0..).map(BufferId).zip(&kernel.nest.buffers) {
+        let BufferKind::Argument { slot, written: false } = b.kind else { continue };
+        let Argument::Tensor(id) = &kernel.arguments[slot as usize] else { continue };
+        let tensor = scop.tensor(*id);
+        if tensor.role != Role::Input || b.strides != row_major(&tensor.shape) {
+            continue;
+        }
+        out.extend(tensor.ranges.iter().map(|r| {
+            let (offset, stride) = (r.offset as i64, r.stride as i64);
+            CheckedElements { buffer, offset, stride, lower: r.lower, upper: r.upper }
+        }));
+    }
+    out
 }
 
 /// Returns true if boxes describe all loops: no temporary is private to an iteration, the points of a tile are values

@@ -2,15 +2,19 @@
 //!
 //! In: a verified nest in which a body is a sum of `select(k >= p[i] && k < p[i + 1], e, 0)`, or has other targets that keep their
 //! values where the condition fails; what is copied to registers and back is kept ([`copies`]). Out: a nest of the same meaning in which the loop over k runs from `p[i]` to `p[i + 1]`, both
-//! read before it and brought into its static range, so that no data lead out of an array. Where k is the number of a tile
+//! read before it and brought into its static range, so that no data lead out of an array; where a check before the run says that they lie
+//! there, they are read as they are. Where k is the number of a tile
 //! the loop runs over those tiles that have some of the range. A tile in lanes begins at the first element of the range, and the last
 //! one has a mask, or is followed by single elements.
 //!
 //! Source: J. Zhao, M. Kruse, A. Cohen, *A Polyhedral Compilation Framework for Loops with Dynamic Data-Dependent Bounds*, CC 2018.
 
+mod checked;
 mod copies;
 mod elements;
 
+pub use crate::codegen::loopnest::dynamic_loops::checked::CheckedElements;
+use crate::codegen::loopnest::dynamic_loops::checked::is_checked;
 use crate::codegen::loopnest::dynamic_loops::copies::{Uses, copies, uses};
 use crate::codegen::loopnest::dynamic_loops::elements::{at_element, of_elements, substituted};
 use crate::codegen::loopnest::invariant::may_read;
@@ -20,8 +24,8 @@ use crate::expr::interval::{Facts, gcd};
 use crate::expr::{Affine, BinaryOp, Bound, BufferId, Expr, Index, Var};
 use crate::runtime::DType;
 
-/// Narrows the loops of a nest.
-pub fn narrow(nest: &mut LoopNest) {
+/// Narrows the loops of a nest. `checks` are of elements that are only read.
+pub fn narrow(nest: &mut LoopNest, checks: &[CheckedElements]) {
     if !has_bounds(nest) {
         return;
     }
@@ -29,7 +33,7 @@ pub fn narrow(nest: &mut LoopNest) {
     let uses = &uses(&phases);
     let facts = Facts::new(nest.vars.len());
     // a phase stays one statement
-    nest.body = phases.into_iter().map(|phase| Narrower { nest, uses }.inside(phase, &facts)).collect();
+    nest.body = phases.into_iter().map(|phase| Narrower { nest, uses, checks }.inside(phase, &facts)).collect();
 }
 
 /// Returns true if a store has bounds from data.
@@ -50,6 +54,7 @@ struct Narrower<'a> {
     nest: &'a mut LoopNest,
     /// Accesses of the whole nest, before any loop is narrowed.
     uses: &'a Uses,
+    checks: &'a [CheckedElements],
 }
 
 /// A bound that holds for all stores of a body: `scale · index + outer + inner ≥ limit`, or `<`.
@@ -217,7 +222,8 @@ impl Narrower<'_> {
         let range = (c.range.0, c.range.1 + 1);
         let expected = self.expected(c, range);
         facts.set_range(var, range);
-        (Stmt::Read { var, value: c.limit.clone(), range, expected }, var)
+        let checked = is_checked(self.nest, self.checks, &c.limit, range);
+        (Stmt::Read { var, value: c.limit.clone(), range, checked, expected }, var)
     }
 
     /// A limit as it is where the data divide the range evenly among the elements that they are read from; the end of the range
@@ -419,7 +425,7 @@ mod tests {
         );
         let before = parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let mut after = before.clone();
-        narrow(&mut after);
+        narrow(&mut after, &[]);
         for rows in [[0, 5, 5, 9, 23], [3, 1, 30, -4, 12], [-9, 100, 2, 2, 40], [0, 16, 17, 23, i32::MIN]] {
             let run = |nest: &LoopNest| {
                 verify::verify(nest).unwrap_or_else(|e| panic!("{e}\n{nest}"));

@@ -59,8 +59,13 @@ impl Machine<'_> {
                 Stmt::Let { var, value, divisor } => {
                     self.vars[var.0 as usize] = self.affine(value).div_euclid(*divisor);
                 }
-                Stmt::Read { var, value, range, .. } => {
-                    self.vars[var.0 as usize] = self.value(value)?.as_i64().clamp(range.0, range.1);
+                Stmt::Read { var, value, range, checked, .. } => {
+                    let value = self.value(value)?.as_i64();
+                    let inside = value.clamp(range.0, range.1);
+                    if *checked && inside != value {
+                        return Err(Error::Internal(format!("{value} lies outside of {}..={}", range.0, range.1)));
+                    }
+                    self.vars[var.0 as usize] = inside;
                 }
                 Stmt::If { conditions, body } => {
                     if conditions.iter().all(|c| self.affine(c) >= 0) {

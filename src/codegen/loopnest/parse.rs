@@ -238,8 +238,8 @@ impl Parser {
             self.position += 1;
             let name = self.name()?;
             self.expect("=")?;
-            if self.accept("clamp") {
-                return self.read(name);
+            if let Some(read) = ["clamp", "within"].iter().position(|read| self.accept(read)) {
+                return self.read(name, read == 1);
             }
             let Bound { affine: value, divisor } = self.bound("floor")?;
             self.expect(";")?;
@@ -258,7 +258,7 @@ impl Parser {
     }
 
     /// `(value, low, high) about expected;`.
-    fn read(&mut self, name: String) -> Result<Stmt> {
+    fn read(&mut self, name: String, checked: bool) -> Result<Stmt> {
         self.expect("(")?;
         let value = self.expr()?;
         self.expect(",")?;
@@ -269,7 +269,7 @@ impl Parser {
         self.expect("about")?;
         let expected = self.bound("floor")?;
         self.expect(";")?;
-        Ok(Stmt::Read { var: self.bind(name), value, range, expected })
+        Ok(Stmt::Read { var: self.bind(name), value, range, checked, expected })
     }
 
     /// `=`, or an operation and `=`.

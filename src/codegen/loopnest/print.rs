@@ -132,12 +132,12 @@ impl Printer<'_> {
                     let name = self.bind(*var);
                     let _ = writeln!(self.out, "{pad}let {name} = {value};");
                 }
-                Stmt::Read { var, value, range, expected } => {
+                Stmt::Read { var, value, range, checked, expected } => {
                     let (value, expected) =
                         (self.names.expr(value), self.bounds(std::slice::from_ref(expected), "", false));
                     let name = self.bind(*var);
-                    let (low, high) = range;
-                    let _ = writeln!(self.out, "{pad}let {name} = clamp({value}, {low}, {high}) about {expected};");
+                    let ((low, high), read) = (range, if *checked { "within" } else { "clamp" });
+                    let _ = writeln!(self.out, "{pad}let {name} = {read}({value}, {low}, {high}) about {expected};");
                 }
                 Stmt::If { conditions, body } => {
                     let _ = writeln!(self.out, "{pad}if {} {{", self.names.conditions(conditions));

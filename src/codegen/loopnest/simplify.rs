@@ -107,13 +107,13 @@ impl Simplifier<'_> {
                         return out;
                     }
                 }
-                Stmt::Read { var, value, range, expected } => {
+                Stmt::Read { var, value, range, checked, expected } => {
                     let (value, divisor) = (self.expr(value, env, facts), expected.divisor);
                     let expected = Bound { affine: resolve(env, &expected.affine), divisor };
                     let new = self.fresh_like(*var);
                     facts.set_range(new, *range);
                     env.insert(*var, Affine::var(new));
-                    out.push(Stmt::Read { var: new, value, range: *range, expected });
+                    out.push(Stmt::Read { var: new, value, range: *range, checked: *checked, expected });
                 }
                 Stmt::If { conditions, body } => out.extend(self.conditional(conditions, body, env, facts)),
                 Stmt::Store { buffer, index, value, reduce } => {

@@ -111,7 +111,7 @@ impl Checker<'_> {
                     self.bind(*var)?;
                     facts.bind(*var, value, *divisor);
                 }
-                Stmt::Read { var, value, range, expected } => {
+                Stmt::Read { var, value, range, expected, .. } => {
                     let dtype = self.expr(value, facts)?;
                     if dtype != DType::I64 || range.0 > range.1 || expected.divisor < 1 {
                         return self.fail(format!("a read of {dtype} within {}..={}", range.0, range.1));

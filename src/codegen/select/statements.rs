@@ -166,8 +166,8 @@ impl<'a> Selector<'a> {
                 };
                 Ok(())
             }
-            Stmt::Read { var, value, range, expected } => {
-                self.env[var.0 as usize] = self.read(value, *range, expected)?;
+            Stmt::Read { var, value, range, checked, expected } => {
+                self.env[var.0 as usize] = self.read(value, *range, *checked, expected)?;
                 Ok(())
             }
             Stmt::If { conditions, body } => self.conditional(conditions, body),

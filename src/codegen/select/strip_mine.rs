@@ -383,13 +383,14 @@ fn copy_with(nest: &mut LoopNest, body: &[Stmt], map: &mut FxHashMap<Var, Affine
                 map.insert(*var, Affine::var(new));
                 Stmt::Let { var: new, value, divisor: *divisor }
             }
-            Stmt::Read { var, value, range, expected } => {
+            Stmt::Read { var, value, range, checked, expected } => {
                 let value = value.substitute(&mut |v| look(map, v));
                 let affine = expected.affine.substitute(|v| look(map, v));
                 let name = nest.vars[var.0 as usize].clone();
                 let new = nest.new_var(name);
                 map.insert(*var, Affine::var(new));
-                Stmt::Read { var: new, value, range: *range, expected: Bound { affine, divisor: expected.divisor } }
+                let expected = Bound { affine, divisor: expected.divisor };
+                Stmt::Read { var: new, value, range: *range, checked: *checked, expected }
             }
             Stmt::If { conditions, body } => {
                 let conditions = conditions.iter().map(|c| c.substitute(|v| look(map, v))).collect();

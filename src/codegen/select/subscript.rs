@@ -58,9 +58,18 @@ impl Selector<'_> {
         Ok(Affine::var(var))
     }
 
-    /// An integer that is brought into an interval.
-    pub(super) fn read(&mut self, value: &Expr, (low, high): (i64, i64), expected: &Bound) -> Selected<Affine> {
+    /// An integer that is brought into an interval, or is known to lie there.
+    pub(super) fn read(
+        &mut self,
+        value: &Expr,
+        (low, high): (i64, i64),
+        checked: bool,
+        expected: &Bound,
+    ) -> Selected<Affine> {
         let mut value = self.integer(value)?;
+        if let ([(var, 1)], true) = (&value.terms[..], checked) {
+            self.facts.set_range(*var, (low - value.constant, high - value.constant));
+        }
         for (op, limit) in [(BinaryOp::Max, low), (BinaryOp::Min, high)] {
             let (least, most) = self.facts.bounds(&value);
             let open = if op == BinaryOp::Max { least < limit } else { most > limit };
