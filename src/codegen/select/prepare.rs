@@ -9,6 +9,7 @@ use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::expansion_cost::constant_range;
 use crate::codegen::select::narrow::narrow_loops;
 use crate::codegen::select::pairs::split_sums;
+use crate::codegen::select::peeling::peel;
 use crate::codegen::select::scalar_expansion;
 use crate::codegen::select::value::{buffer_width, widest};
 use crate::codegen::select::wrapping;
@@ -29,6 +30,7 @@ pub struct Prepared {
 pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
     let mut nest = nest.clone();
     wrapping::as_signed(&mut nest);
+    peel(&mut nest);
     lay_out_locals(&mut nest, target);
     let mut widths = FxHashMap::default();
     let body = nest.body.clone();

@@ -162,6 +162,7 @@ impl<'a> Selector<'a> {
                         divisor: *divisor,
                     });
                     self.facts.bind(v, &value, *divisor);
+                    self.expect_quotient(Affine::var(v), &value, *divisor);
                     Affine::var(v)
                 };
                 Ok(())

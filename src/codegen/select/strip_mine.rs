@@ -8,6 +8,7 @@ use crate::codegen::Target;
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::columns;
 use crate::codegen::select::expansion_cost::{constant_range, cost, vector_statements};
+use crate::codegen::select::lane_sums::{LaneSums, are_joined, lane_sums, stores};
 use crate::codegen::select::scalar_expansion;
 use crate::codegen::target::Isa;
 use crate::expr::Bound;
@@ -62,15 +63,22 @@ impl Strip<'_> {
     }
 
     fn statements(&mut self, body: Vec<Stmt>) -> Vec<Stmt> {
-        body.into_iter().flat_map(|s| self.statement(s)).collect()
+        let (mut out, mut rest) = (vec![], body.into_iter().peekable());
+        while let Some(stmt) = rest.next() {
+            match self.reduction_in_loops(&stmt, rest.peek()) {
+                Some((parts, takes_next)) => {
+                    out.extend(parts);
+                    takes_next.then(|| rest.next());
+                }
+                None => out.extend(self.statement(stmt)),
+            }
+        }
+        out
     }
 
     fn statement(&mut self, stmt: Stmt) -> Vec<Stmt> {
         if matches!(stmt, Stmt::Loop { kind: LoopKind::Vector, .. }) && is_tiled(self.target, &stmt) {
             return vec![stmt];
-        }
-        if let Some(parts) = self.reduction_in_loops(&stmt) {
-            return parts;
         }
         match stmt {
             Stmt::Loop { var, lower, upper, kind: LoopKind::Vector, step, body } => {
@@ -171,33 +179,11 @@ impl Strip<'_> {
     }
 
     /// Reductions over lanes inside of serial loops in which the target stays the same: the local vector is set up before
-    /// these loops and reduced after them. Where rows are unrolled between, each of their points has a vector of its own.
-    fn reduction_in_loops(&mut self, stmt: &Stmt) -> Option<Vec<Stmt>> {
-        let Stmt::Loop { kind: LoopKind::Serial, .. } = stmt else { return None };
-        let (mut vars, mut unrolled, mut current) = (vec![], vec![], stmt);
-        let (vector, extent, inner) = loop {
-            match current {
-                Stmt::Loop { var, lower, upper, kind: LoopKind::Vector, body, .. } => {
-                    break (*var, constant_range(lower, upper)?.1, body);
-                }
-                Stmt::Loop { var, kind: LoopKind::Serial, body, .. } if body.len() == 1 => {
-                    vars.push(*var);
-                    current = &body[0];
-                }
-                Stmt::Loop { var, lower, upper, kind: LoopKind::Unroll, body, .. } if body.len() == 1 => {
-                    let (0, extent) = constant_range(lower, upper)? else { return None };
-                    unrolled.push((*var, extent));
-                    current = &body[0];
-                }
-                Stmt::If { body, .. } if body.len() == 1 => current = &body[0],
-                _ => return None,
-            }
-        };
-        let moves = |a: &Affine| a.uses(vector) || vars.iter().any(|v| a.uses(*v));
+    /// these loops and reduced after them. Where rows are unrolled between, each of their points has a vector of its own. Where `next`
+    /// sums into the same elements it goes to the same vector, and is taken.
+    fn reduction_in_loops(&mut self, stmt: &Stmt, next: Option<&Stmt>) -> Option<(Vec<Stmt>, bool)> {
+        let LaneSums { vector, extent, inner, unrolled } = lane_sums(stmt)?;
         let reductions = stores(inner);
-        if reductions.is_empty() || !reductions.iter().all(|r| r.reduce && !r.inside && !r.index.iter().any(moves)) {
-            return None;
-        }
         let vectors = REDUCED.min((extent + self.lanes(vector) - 1) / self.lanes(vector));
         if !unrolled.is_empty() {
             let points: i64 = unrolled.iter().map(|u| u.1).product();
@@ -206,15 +192,25 @@ impl Strip<'_> {
                 return None;
             }
         }
-        let mut parts = Parts { unrolled, ..Parts::new(vector, (vectors * self.lanes(vector)).min(extent), self) };
-        let nest = replace_vector(stmt, &mut |body| {
-            let body = parts.divert(body.to_vec(), self);
-            self.in_groups(Vector { var: vector, extent, body }, vectors, Some(parts.place))
+        let next = next.filter(|next| {
+            let same = |next: &LaneSums| next.extent == extent && self.lanes(next.vector) == self.lanes(vector);
+            unrolled.is_empty()
+                && lane_sums(next).is_some_and(|n| n.unrolled.is_empty() && same(&n) && are_joined(inner, n.inner))
         });
+        let mut parts = Parts { unrolled, ..Parts::new(vector, (vectors * self.lanes(vector)).min(extent), self) };
+        let mut nests = vec![];
+        for stmt in [Some(stmt), next].into_iter().flatten() {
+            let Some(LaneSums { vector: var, .. }) = lane_sums(stmt) else { continue };
+            (parts.var, parts.next) = (var, 0);
+            nests.push(replace_vector(stmt, &mut |body| {
+                let body = parts.divert(body.to_vec(), self);
+                self.in_groups(Vector { var, extent, body }, vectors, Some(parts.place))
+            }));
+        }
         let mut out = parts.before;
-        out.push(nest);
+        out.extend(nests);
         out.extend(parts.after);
-        Some(out)
+        Some((out, next.is_some()))
     }
 }
 
@@ -229,11 +225,15 @@ struct Parts {
     place: Var,
     before: Vec<Stmt>,
     after: Vec<Stmt>,
+    /// The local vectors, and how many of them have taken their place in the body that is diverted.
+    vectors: Vec<BufferId>,
+    next: usize,
 }
 
 impl Parts {
     fn new(var: Var, group: i64, s: &mut Strip) -> Parts {
-        Parts { var, unrolled: vec![], group, place: s.nest.new_var("place"), before: vec![], after: vec![] }
+        let (place, unrolled) = (s.nest.new_var("place"), vec![]);
+        Parts { var, unrolled, group, place, before: vec![], after: vec![], vectors: vec![], next: 0 }
     }
 
     fn shape(&self) -> Vec<i64> {
@@ -264,12 +264,21 @@ impl Parts {
                 Stmt::If { .. } | Stmt::Loop { kind: LoopKind::Unroll, .. } => {
                     stmt.map_body(|body| self.divert(body, s))
                 }
+                Stmt::Store { index, value, reduce: Some(op), .. }
+                    if invariant(&index) && self.next < self.vectors.len() =>
+                {
+                    self.next += 1;
+                    let index = vec![Index::Affine(Affine::var(self.place))];
+                    Stmt::Store { buffer: self.vectors[self.next - 1], index, value, reduce: Some(op) }
+                }
                 Stmt::Store { buffer, index, value, reduce: Some(op) } if invariant(&index) => {
                     let target = s.nest.buffer(buffer);
                     let dtype = target.dtype;
                     let name = format!("{}_lanes", target.name);
                     let part = BufferId(s.nest.buffers.len() as u32);
                     s.nest.buffers.push(Buffer::dense(name, dtype, &self.shape(), BufferKind::Local));
+                    self.vectors.push(part);
+                    self.next += 1;
                     let subscripts = |points: &[Var], v: Var| -> Vec<Index> {
                         points.iter().chain([&v]).map(|&v| Index::Affine(Affine::var(v))).collect()
                     };
@@ -312,41 +321,6 @@ fn replace_vector(stmt: &Stmt, f: &mut dyn FnMut(&[Stmt]) -> Vec<Stmt>) -> Stmt 
     }
 }
 
-/// A store of a vector body.
-struct BodyStore {
-    index: Vec<Affine>,
-    reduce: bool,
-    /// In a loop of the body.
-    inside: bool,
-}
-
-fn stores(body: &[Stmt]) -> Vec<BodyStore> {
-    let mut out = vec![];
-    collect(body, false, &mut out);
-    out
-}
-
-fn collect(body: &[Stmt], inside: bool, out: &mut Vec<BodyStore>) {
-    for stmt in body {
-        match stmt {
-            Stmt::Store { index, reduce, .. } => {
-                let affine: Vec<Affine> = index.iter().filter_map(|i| i.affine().cloned()).collect();
-                let inside = inside || affine.len() < index.len();
-                out.push(BodyStore { index: affine, reduce: reduce.is_some(), inside });
-            }
-            Stmt::If { body, .. } => collect(body, inside, out),
-            Stmt::Loop { var, kind: LoopKind::Unroll, body, .. } => {
-                let first = out.len();
-                collect(body, inside, out);
-                // a target that differs from one iteration to the next is one of several
-                out[first..].iter_mut().for_each(|r| r.inside |= r.index.iter().any(|a| a.uses(*var)));
-            }
-            Stmt::Loop { body, .. } => collect(body, true, out),
-            Stmt::Let { .. } | Stmt::Read { .. } => {}
-        }
-    }
-}
-
 fn constant_loop(kind: LoopKind, var: Var, extent: i64, body: Vec<Stmt>) -> Stmt {
     Stmt::Loop { var, lower: vec![Bound::constant(0)], upper: vec![Bound::constant(extent)], step: 1, kind, body }
 }
@@ -361,7 +335,7 @@ pub fn copied(nest: &mut LoopNest, body: &[Stmt], var: Var, value: &Affine) -> V
     copy_with(nest, body, &mut map)
 }
 
-fn copy_with(nest: &mut LoopNest, body: &[Stmt], map: &mut FxHashMap<Var, Affine>) -> Vec<Stmt> {
+pub fn copy_with(nest: &mut LoopNest, body: &[Stmt], map: &mut FxHashMap<Var, Affine>) -> Vec<Stmt> {
     fn look(map: &FxHashMap<Var, Affine>, v: Var) -> Affine {
         map.get(&v).cloned().unwrap_or_else(|| Affine::var(v))
     }

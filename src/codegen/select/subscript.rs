@@ -10,7 +10,7 @@ use crate::codegen::select::state::{Selected, Selector};
 use crate::codegen::select::tree::{MAX_DISPLACEMENT, Node, Pointer, Root};
 use crate::codegen::select::value::{dtype_of, dtype_range};
 use crate::codegen::vcode::{Addr, GprOp, Inst, Lane, VType};
-use crate::expr::interval::ceil_div;
+use crate::expr::interval::{ceil_div, gcd};
 use crate::expr::narrow::shifted;
 use crate::expr::{Affine, BinaryOp, Bound, CompareOp, Expr};
 use crate::runtime::DType;
@@ -82,26 +82,53 @@ impl Selector<'_> {
         Ok(value)
     }
 
-    /// Iterations that a loop between integers that were read is expected to have; `None` for other loops.
-    pub(super) fn expected_iterations(&self, lower: &[Bound], upper: &[Bound], step: i64) -> Option<i64> {
-        let read = |b: &Bound| {
+    /// Expects a quotient of integers that were read, where it is the same in all iterations around.
+    pub(super) fn expect_quotient(&mut self, quotient: Affine, value: &Affine, divisor: i64) {
+        let Some(expected) = self.expected_value(value) else { return };
+        if expected.affine.is_constant() {
+            let constant = expected.affine.constant.div_euclid(expected.divisor).div_euclid(divisor);
+            self.expected.push((quotient, Bound::constant(constant)));
+        }
+    }
+
+    /// A form with what is expected of the integers that were read; `None` where it has none.
+    fn expected_value(&self, form: &Affine) -> Option<Bound> {
+        let (mut out, mut any) = (Bound { affine: Affine::constant(form.constant), divisor: 1 }, false);
+        for &(v, c) in &form.terms {
             let of = |(value, expected): &(Affine, Bound)| {
-                let offset = b.affine.add_scaled(value, -1);
-                (b.divisor == 1 && offset.is_constant()).then(|| Bound {
-                    affine: expected.affine.clone().offset(offset.constant * expected.divisor),
+                (value.terms == [(v, 1)]).then(|| Bound {
+                    affine: expected.affine.clone().offset(-value.constant * expected.divisor),
                     ..*expected
                 })
             };
-            self.expected.iter().rev().find_map(of)
-        };
-        let (first, end) = (lower.iter().find_map(read), upper.iter().find_map(read));
-        if first.is_none() && end.is_none() {
-            return None;
+            let known = self.expected.iter().rev().find_map(of);
+            any |= known.is_some();
+            let Bound { affine, divisor } = known.unwrap_or(Bound { affine: Affine::var(v), divisor: 1 });
+            let (factor, other) = (divisor / gcd(divisor, out.divisor), out.divisor / gcd(divisor, out.divisor));
+            out = Bound {
+                affine: out.affine.scale(factor).add_scaled(&affine, c * other),
+                divisor: out.divisor * factor,
+            };
         }
-        let (first, end) = (first.or_else(|| lower.first().cloned())?, end.or_else(|| upper.first().cloned())?);
-        let extent = end.affine.scale(first.divisor).add_scaled(&first.affine, -end.divisor);
-        let iterations = ceil_div(extent.constant, first.divisor * end.divisor * step);
-        extent.is_constant().then_some(iterations.max(0))
+        any.then_some(out)
+    }
+
+    /// Iterations that a loop between integers that were read is expected to have; `None` for other loops, and where they depend on loops around.
+    pub(super) fn expected_iterations(&self, lower: &[Bound], upper: &[Bound], step: i64) -> Option<i64> {
+        let (mut least, mut is_read) = (None::<i64>, false);
+        for (first, end) in lower.iter().flat_map(|l| upper.iter().map(move |u| (l, u))) {
+            let of = |b: &Bound| self.expected_value(&b.affine).map(|e| Bound { divisor: e.divisor * b.divisor, ..e });
+            let (from, to) = (of(first), of(end));
+            is_read |= from.is_some() || to.is_some();
+            let (from, to) = (from.unwrap_or(first.clone()), to.unwrap_or(end.clone()));
+            let extent = to.affine.scale(from.divisor).add_scaled(&from.affine, -to.divisor);
+            if !extent.is_constant() {
+                return None;
+            }
+            let iterations = ceil_div(extent.constant, from.divisor * to.divisor * step).max(0);
+            least = Some(least.map_or(iterations, |n| n.min(iterations)));
+        }
+        least.filter(|_| is_read)
     }
 
     fn try_integer(&mut self, e: &Expr) -> Selected<Option<Affine>> {
