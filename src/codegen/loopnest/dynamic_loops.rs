@@ -2,25 +2,31 @@
 //!
 //! In: a verified nest in which a body is a sum of `select(k >= p[i] && k < p[i + 1], e, 0)`, or has other targets that keep their
 //! values where the condition fails; what is copied to registers and back is kept ([`copies`]). Out: a nest of the same meaning in which the loop over k runs from `p[i]` to `p[i + 1]`, both
-//! read before it and brought into its static range, so that no data lead out of an array; where a check before the run says that they lie
-//! there, they are read as they are. Where k is the number of a tile
+//! read before it and brought into its static range, so that no data lead out of an array; where a check before the run says that they lie there,
+//! they are read as they are. Where k is the number of a tile
 //! the loop runs over those tiles that have some of the range. A tile in lanes begins at the first element of the range, and the last
 //! one has a mask, or is followed by single elements.
 //!
 //! Source: J. Zhao, M. Kruse, A. Cohen, *A Polyhedral Compilation Framework for Loops with Dynamic Data-Dependent Bounds*, CC 2018.
 
+mod blocks;
 mod checked;
 mod copies;
 mod elements;
+mod expectation;
+mod tiles;
 
+use crate::codegen::loopnest::dynamic_loops::blocks::{are_apart, unrolled_over, with_width};
 pub use crate::codegen::loopnest::dynamic_loops::checked::CheckedElements;
 use crate::codegen::loopnest::dynamic_loops::checked::is_checked;
 use crate::codegen::loopnest::dynamic_loops::copies::{Uses, copies, uses};
-use crate::codegen::loopnest::dynamic_loops::elements::{at_element, of_elements, substituted};
+use crate::codegen::loopnest::dynamic_loops::elements::{of_elements, substituted, vector_of};
+use crate::codegen::loopnest::dynamic_loops::expectation::expected;
+use crate::codegen::loopnest::dynamic_loops::tiles::{Tile, by_widths};
 use crate::codegen::loopnest::invariant::may_read;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::expr::dynamic_bounds::{DynamicBound, Target};
-use crate::expr::interval::{Facts, gcd};
+use crate::expr::interval::Facts;
 use crate::expr::{Affine, BinaryOp, Bound, BufferId, Expr, Index, Var};
 use crate::runtime::DType;
 
@@ -106,6 +112,10 @@ impl Narrower<'_> {
                     if let Some((parts, takes_next)) = self.in_lanes(&l, &common, rest.peek(), facts) {
                         out.extend(parts);
                         takes_next.then(|| rest.next());
+                        continue;
+                    }
+                    if let Some(parts) = self.in_blocks(&l, &common, facts) {
+                        out.extend(parts);
                         continue;
                     }
                     let (reads, narrowed) = self.narrowed(&l, &common, facts);
@@ -220,45 +230,10 @@ impl Narrower<'_> {
     fn read(&mut self, name: &str, c: &Common, facts: &mut Facts) -> (Stmt, Var) {
         let var = self.nest.new_var(name);
         let range = (c.range.0, c.range.1 + 1);
-        let expected = self.expected(c, range);
+        let expected = expected(self.nest, (&c.limit, c.lower), range);
         facts.set_range(var, range);
         let checked = is_checked(self.nest, self.checks, &c.limit, range);
         (Stmt::Read { var, value: c.limit.clone(), range, checked, expected }, var)
-    }
-
-    /// A limit as it is where the data divide the range evenly among the elements that they are read from; the end of the range
-    /// where that is not known.
-    fn expected(&self, c: &Common, (first, end): (i64, i64)) -> Bound {
-        let unknown = Bound::constant(if c.lower { first } else { end });
-        let (mut value, mut offset) = (&c.limit, 0);
-        loop {
-            value = match value {
-                Expr::Cast(_, a) => a,
-                Expr::Binary(BinaryOp::Add, a, b) => match &**b {
-                    Expr::Const(c) if !c.dtype.is_float() => {
-                        offset += crate::expr::scalar::Value::from(*c).as_i64();
-                        a
-                    }
-                    _ => return unknown,
-                },
-                Expr::Load(access) => {
-                    let shape = &self.nest.buffer(access.buffer).shape;
-                    let (Some(index), Some(&elements)) = (access.index.last(), shape.last()) else { return unknown };
-                    let element = match index {
-                        Index::Affine(a) => a.clone(),
-                        Index::Value(e) => Affine::constant(e.affine_terms().0.constant),
-                    };
-                    let (mut share, mut rows) = (end - first, (elements - 1).max(1));
-                    while share > 1 << 30 && rows > 1 {
-                        (share, rows) = (share / 2, (rows / 2).max(1));
-                    }
-                    let by = gcd(share.max(1), rows);
-                    let (share, rows) = (share / by, rows / by);
-                    return Bound { affine: element.scale(share).offset((first + offset) * rows), divisor: rows };
-                }
-                _ => return unknown,
-            };
-        }
     }
 
     /// The loop within its bounds from data, and what is read before it.
@@ -346,36 +321,67 @@ impl Narrower<'_> {
         let (read_end, end) = self.read(&format!("{name}_end"), &high, facts);
         let mut out = vec![read_first, read_end];
         let is_sum = |s: &Stmt| matches!(s, Stmt::Store { buffer, reduce: Some(_), .. } if self.nest.buffer(*buffer).kind == BufferKind::Local);
-        let (var, start, stop) = (l.var, Bound { affine: Affine::var(first), divisor: 1 }, Affine::var(end));
-        let vector = |body| Stmt::Loop {
-            var: *lane,
-            lower: vec![Bound::constant(0)],
-            upper: vec![Bound::constant(lanes)],
-            step: 1,
-            kind: LoopKind::Vector,
-            body,
-        };
+        let (var, stop) = (l.var, Affine::var(end));
         if moved.iter().all(is_sum) {
             let inside = stop.clone().offset(-1).plus(var, -1).plus(*lane, -1);
-            let body = vec![vector(vec![Stmt::If { conditions: vec![inside], body: moved }])];
+            let body = vec![vector_of(*lane, lanes, vec![Stmt::If { conditions: vec![inside], body: moved }])];
+            let start = Bound { affine: Affine::var(first), divisor: 1 };
             let upper = vec![Bound { affine: stop, divisor: 1 }];
             out.push(Stmt::Loop { var, lower: vec![start], upper, step: lanes, kind: LoopKind::Serial, body });
             return Some((out, rest.is_some()));
         }
-        // whole vectors, then elements one by one from the last multiple of the lanes on
-        let upper = vec![Bound { affine: stop.clone().offset(1 - lanes), divisor: 1 }];
-        let single = self.nest.new_var(name.clone());
-        let elements = moved.iter().map(|s| at_element(s, var, *lane, single)).collect();
-        let count = self.nest.new_var("whole");
-        let extent = stop.clone().plus(first, -1);
-        facts.bind(count, &extent, lanes);
-        out.push(Stmt::Let { var: count, value: extent, divisor: lanes });
-        let after = Bound { affine: Affine::var(first).plus(count, lanes), divisor: 1 };
-        let (body, lower) = (vec![vector(moved)], vec![start.clone()]);
-        out.push(Stmt::Loop { var, lower, upper, step: lanes, kind: LoopKind::Serial, body });
-        let (lower, upper) = (vec![start, after], vec![Bound { affine: stop, divisor: 1 }]);
-        out.push(Stmt::Loop { var: single, lower, upper, step: 1, kind: LoopKind::Serial, body: elements });
+        let tile = Tile { var, width: lanes, first, stop };
+        by_widths(self.nest, tile, facts, &mut out, &mut |nest, tile, width| {
+            let (k, name) =
+                if width == lanes { (*lane, String::new()) } else { (Var(0), nest.vars[lane.0 as usize].clone()) };
+            let k = if width == lanes { k } else { nest.new_var(name) };
+            let place = |v: Var| match v {
+                v if v == var => Affine::var(tile),
+                v if v == *lane => {
+                    if width == 1 {
+                        Affine::constant(0)
+                    } else {
+                        Affine::var(k)
+                    }
+                }
+                v => Affine::var(v),
+            };
+            let body: Vec<Stmt> = moved.iter().map(|s| substituted(s, &mut |v| place(v))).collect();
+            if width == 1 { body } else { vec![vector_of(k, width, body)] }
+        });
         Some((out, rest.is_some()))
+    }
+
+    /// The loop over blocks of elements, each of which is unrolled in all loops of the body, as one over the elements of the range.
+    fn in_blocks(&mut self, l: &Serial, common: &[Common], facts: &mut Facts) -> Option<Vec<Stmt>> {
+        let ([first], [end]) = (l.lower, l.upper) else { return None };
+        let constants = [first, end].iter().all(|b| b.affine.is_constant() && b.divisor == 1);
+        let is_block = |c: &&Common| c.scale > 1 && c.inner.1 - c.inner.0 == c.scale - 1;
+        let low = common.iter().filter(is_block).find(|c| c.lower)?.clone();
+        let high = common.iter().filter(is_block).find(|c| !c.lower)?.clone();
+        let same = (low.scale, &low.outer, low.inner) == (high.scale, &high.outer, high.inner);
+        if !constants || first.affine.constant != 0 || !same || !are_apart(l.body, l.var, low.scale, self.uses) {
+            return None;
+        }
+        let (width, base) = (low.scale, low.outer.clone().offset(low.inner.0));
+        let elements = unrolled_over(l.body, width);
+        let is_range = |e: &Expr| {
+            DynamicBound::of(e).is_some_and(|b| {
+                let form = |k: &Var| base.clone().plus(l.var, width).plus(*k, 1) == b.form;
+                elements.iter().any(form) && [&low, &high].iter().any(|c| c.lower == b.lower && c.limit == *b.limit)
+            })
+        };
+        let moved = of_elements(&self.where_holds(l.body, &is_range), l.var, width, &base)?;
+        let name = self.nest.vars[l.var.0 as usize].clone();
+        let (read_first, first) = self.read(&format!("{name}_first"), &low, facts);
+        let (read_end, end) = self.read(&format!("{name}_end"), &high, facts);
+        let mut out = vec![read_first, read_end];
+        let tile = Tile { var: l.var, width, first, stop: Affine::var(end) };
+        by_widths(self.nest, tile, facts, &mut out, &mut |nest, tile, n| match n {
+            n if n == width => moved.clone(),
+            n => moved.iter().map(|s| with_width(nest, s, (l.var, tile), (width, n))).collect(),
+        });
+        Some(out)
     }
 
     /// The elements of `next` where it does what one more tile does with its first lanes.
@@ -480,7 +486,25 @@ mod tests {
         assert!(!sum.to_string().contains("vector r"), "the rest is part of the loop\n{sum}");
         // elements of their own are written without a mask, the last ones one by one
         let copy = tiles("W[k]", "W[k]");
-        has(&copy, &["for t in t_first..t_end - 7 step 8 {", "W[t + k] = V[t + k];", "W[t#2] = V[t#2];"]);
+        has(&copy, &["for t in t_first..t_end - 7 step 8 {", "W[t + k] = V[t + k];"]);
+        // of what whole vectors leave
+        has(&copy, &["W[t#2 + k#2] = V[t#2 + k#2];", "W[t#3] = V[t#3];"]);
+        assert!(copy.to_string().contains("..t_end - 3 step 4 {"), "{copy}");
+    }
+
+    #[test]
+    fn blocks_begin_at_the_first_element() {
+        let block = |back: &str| {
+            let sum = chosen("4*t + k", "(V[4*t + k] * V[j])", "f32(-0.0)");
+            narrowed(&format!(
+                "for t in 0..5 {{ unroll a in 0..4 {{ s[a] = W[4*t + a]; }}
+                 for j in 0..3 {{ unroll k in 0..4 {{ s[k] add = {sum}; }} }} unroll b in 0..4 {{ W[4*t + b] = s[{back}]; }} }}"
+            ))
+        };
+        let nest = block("b");
+        has(&nest, &["for t in t_first..t_end - 3 step 4 {", "s[k] add = (V[t + k] * V[j]);", "W[t#2] = s[0];"]);
+        // where one element reads the register of another the blocks stay
+        assert!(!block("-b + 3").to_string().contains("step 4"));
     }
 
     #[test]

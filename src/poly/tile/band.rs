@@ -193,7 +193,7 @@ impl Bands<'_> {
                 let shared: Vec<&Split> = around.splits.iter().filter(|s| s.kind == RowKind::Unroll).collect();
                 let n = match band.rows.len() {
                     _ if !shared.is_empty() => self.lanes(dominant),
-                    1 if is_leaf && row.coincident => self.strip_mined(row, n),
+                    1 if is_leaf && row.coincident && self.dynamic(row, dominant).is_none() => self.strip_mined(row, n),
                     _ if self.carries_inside(row, &all) => n * self.copies(row, n),
                     _ => n,
                 };

@@ -1,7 +1,7 @@
 //! Statements of a tile of lanes as statements of its elements.
 
-use crate::codegen::loopnest::Stmt;
-use crate::expr::{Affine, Expr, Index, Var};
+use crate::codegen::loopnest::{LoopKind, Stmt};
+use crate::expr::{Affine, Bound, Expr, Index, Var};
 
 /// A store with affine forms in place of variables.
 pub fn substituted(s: &Stmt, map: &mut impl FnMut(Var) -> Affine) -> Stmt {
@@ -26,21 +26,29 @@ pub fn of_elements(body: &[Stmt], tile: Var, lanes: i64, base: &Affine) -> Optio
     whole.then_some(out)
 }
 
-/// A store with other affine forms.
-fn with_forms(s: &Stmt, form: &mut impl FnMut(&Affine) -> Affine) -> Stmt {
-    let Stmt::Store { buffer, index, value, reduce } = s else { return s.clone() };
-    let index = index.iter().map(|i| index_with(i, form)).collect();
-    Stmt::Store { buffer: *buffer, index, value: expr_with(value, form), reduce: *reduce }
+/// A statement with other affine forms in its stores and conditions.
+fn with_forms(s: &Stmt, form: &mut dyn FnMut(&Affine) -> Affine) -> Stmt {
+    match s {
+        Stmt::Store { buffer, index, value, reduce } => {
+            let index = index.iter().map(|i| index_with(i, form)).collect();
+            Stmt::Store { buffer: *buffer, index, value: expr_with(value, form), reduce: *reduce }
+        }
+        Stmt::If { conditions, body } => {
+            let conditions = conditions.iter().map(&mut *form).collect();
+            Stmt::If { conditions, body: body.iter().map(|s| with_forms(s, form)).collect() }
+        }
+        s => s.with_body(s.body().iter().map(|s| with_forms(s, form)).collect()),
+    }
 }
 
-fn index_with(i: &Index, form: &mut impl FnMut(&Affine) -> Affine) -> Index {
+fn index_with(i: &Index, form: &mut dyn FnMut(&Affine) -> Affine) -> Index {
     match i {
         Index::Affine(a) => Index::Affine(form(a)),
         Index::Value(e) => Index::Value(Box::new(expr_with(e, form))),
     }
 }
 
-fn expr_with(e: &Expr, form: &mut impl FnMut(&Affine) -> Affine) -> Expr {
+fn expr_with(e: &Expr, form: &mut dyn FnMut(&Affine) -> Affine) -> Expr {
     match e {
         Expr::Index(a) => Expr::Index(form(a)),
         Expr::Load(access) => {
@@ -58,11 +66,8 @@ fn expr_with(e: &Expr, form: &mut impl FnMut(&Affine) -> Affine) -> Expr {
     }
 }
 
-/// A store of the element `single` of a tile that begins at `var`.
-pub fn at_element(s: &Stmt, var: Var, lane: Var, single: Var) -> Stmt {
-    substituted(s, &mut |v| match v {
-        v if v == var => Affine::var(single),
-        v if v == lane => Affine::constant(0),
-        v => Affine::var(v),
-    })
+/// A vector loop.
+pub fn vector_of(var: Var, lanes: i64, body: Vec<Stmt>) -> Stmt {
+    let (lower, upper) = (vec![Bound::constant(0)], vec![Bound::constant(lanes)]);
+    Stmt::Loop { var, lower, upper, step: 1, kind: LoopKind::Vector, body }
 }

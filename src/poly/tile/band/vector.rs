@@ -91,7 +91,7 @@ impl Bands<'_> {
     }
 
     /// The loop with bounds from data that a row is for a statement.
-    fn dynamic(&self, row: &Row, id: StatementId) -> Option<DynamicLoop> {
+    pub(super) fn dynamic(&self, row: &Row, id: StatementId) -> Option<DynamicLoop> {
         dynamic_loops(self.scop, id).into_iter().find(|l| row.of(id).uses(l.var))
     }
 
