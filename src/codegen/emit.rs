@@ -101,8 +101,8 @@ pub trait LoadStore {
     fn load_lanes(&mut self, l: &Lanes, widening: Widening) -> Result<()>;
     fn store_lanes(&mut self, l: &Lanes, widening: Widening) -> Result<()>;
     fn broadcast(&mut self, l: &Lanes, widening: Widening) -> Result<()>;
-    /// See [`Inst::VLoadWhere`]; false where no instruction loads so.
-    fn load_where(&mut self, _l: &Lanes, _mask: u8) -> Result<bool> {
+    /// See [`Inst::VLoadWhere`] and [`Inst::VStoreWhere`]; false where no instruction moves lanes so.
+    fn move_where(&mut self, _l: &Lanes, _mask: u8, _stores: bool) -> Result<bool> {
         Ok(false)
     }
     /// See [`Inst::VStoreInterleaved`].
@@ -441,7 +441,8 @@ where
             Inst::VLoad { .. } if widening != Widening::Rounded => self.load_lanes(&l, widening)?,
             Inst::VStore { .. } if widening != Widening::Number => self.store_lanes(&l, widening)?,
             _ if matches!(widening, Widening::Number | Widening::Rounded) => return Ok(false),
-            Inst::VLoadWhere { mask, .. } => return self.load_where(&l, mask.number()),
+            Inst::VLoadWhere { mask, .. } => return self.move_where(&l, mask.number(), false),
+            Inst::VStoreWhere { mask, .. } => return self.move_where(&l, mask.number(), true),
             Inst::VBroadcast { .. } => self.broadcast(&l, widening)?,
             Inst::VGather { .. } => self.gather(&l)?,
             Inst::VScatter { .. } => self.scatter(&l)?,

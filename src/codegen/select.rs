@@ -36,6 +36,7 @@ mod lane_sums;
 pub mod list_scheduling;
 pub mod literal;
 pub mod locals;
+mod masked_stores;
 pub mod math;
 pub mod matrices;
 pub mod memory_operand;
@@ -175,6 +176,7 @@ pub fn has_vectors(f: &Function) -> bool {
     f.insts.iter().any(|inst| match inst {
         Inst::VLoad { ty, .. }
         | Inst::VLoadWhere { ty, .. }
+        | Inst::VStoreWhere { ty, .. }
         | Inst::VStore { ty, .. }
         | Inst::VGather { ty, .. }
         | Inst::VScatter { ty, .. }
@@ -211,7 +213,7 @@ pub fn vectorized(f: &Function) -> bool {
                     l.0 = true;
                 }
             }
-            Inst::VStore { .. } => {
+            Inst::VStore { .. } | Inst::VStoreWhere { .. } => {
                 if let Some(l) = open.last_mut() {
                     l.1 = true;
                 }

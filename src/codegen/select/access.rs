@@ -101,6 +101,11 @@ impl Selector<'_> {
 
     /// The value of an unguarded element.
     pub fn load_address(&mut self, a: &Address) -> Selected<Val> {
+        if !self.masked.is_empty() && a.varies() && !self.in_registers(a.buffer) {
+            let masked = self.masked.clone();
+            let v = self.load_where(a, &masked)?;
+            return v.map_or_else(|| self.internal("a load of lanes under a condition that no instruction does"), Ok);
+        }
         self.load_lanes(a, self.chunk.first as i64, self.chunk.count as i64)
     }
 
@@ -340,23 +345,33 @@ impl Selector<'_> {
         let dtype = self.loaded_type(a.buffer);
         let (lane, size) = (self.memory_lane(dtype)?, dtype.bytes() as i64);
         let ty = self.ty(lane, false);
-        let neighbours = a.gather.is_empty() && self.view.is_none() && a.linear.coefficient(LANE) == 1;
-        let whole = size >= 4 && size == lane.bytes() as i64 && size * i64::from(ty.lanes) >= 16;
-        if self.target.isa == Isa::Neon || !neighbours || !whole {
+        if self.view.is_some() || !self.moves_where(a, lane, size) {
             return Ok(None);
         }
-        let mut mask = self.guard_mask(guards, lane);
-        let (first, count) = (self.chunk.first as i64, self.chunk.count as i64);
-        if self.part(first, count).is_some() {
-            let (at_work, ty) =
-                (self.range_mask(lane.bytes(), first, first + count), self.ty(Lane::integer(lane.bytes()), false));
-            mask = self.emit(|dst| Inst::VBinary { op: VBinary::And, dst, ty, a: mask, b: at_work });
-        }
+        let mask = self.mask_at_work(guards, lane);
         let bytes = a.linear.clone().plus(LANE, -1).scale(size);
         let (addr, span) = self.operand(a.buffer, &bytes, size * i64::from(ty.lanes));
         let mem = memory_type(dtype);
         let reg = self.emit_from(Some(span), |dst| Inst::VLoadWhere { dst, ty, mem, addr, mask });
         Ok(Some(self.loaded(reg, lane, dtype, false)?))
+    }
+
+    /// Returns true if instructions move neighbouring elements of `size` bytes where a mask is set.
+    fn moves_where(&self, a: &Address, lane: Lane, size: i64) -> bool {
+        let whole = size >= 4 && size == lane.bytes() as i64 && size * i64::from(self.ty(lane, false).lanes) >= 16;
+        self.target.isa != Isa::Neon && whole && a.gather.is_empty() && a.linear.coefficient(LANE) == 1
+    }
+
+    /// The mask of the lanes at work where all guards hold.
+    fn mask_at_work(&mut self, guards: &[Affine], lane: Lane) -> Vreg {
+        let mask = self.guard_mask(guards, lane);
+        let (first, count) = (self.chunk.first as i64, self.chunk.count as i64);
+        if self.part(first, count).is_none() {
+            return mask;
+        }
+        let at_work = self.range_mask(lane.bytes(), first, first + count);
+        let ty = self.ty(Lane::integer(lane.bytes()), false);
+        self.emit(|dst| Inst::VBinary { op: VBinary::And, dst, ty, a: mask, b: at_work })
     }
 
     /// The address of one element that is read for all lanes, where it may be that none needs it: moved into the buffer,
@@ -434,12 +449,14 @@ impl Selector<'_> {
             return self.internal("a store of lanes to one element or to subscripts from data");
         }
         let v = self.stored(v, lane)?;
-        self.store_lanes(a, v, memory_type(dtype));
-        Ok(())
+        self.store_lanes(a, v, memory_type(dtype))
     }
 
     /// Writes lanes as elements of type `mem`, as wide as those of the buffer, which is in memory.
-    pub fn store_lanes(&mut self, a: &Address, v: Val, mem: DType) {
+    pub fn store_lanes(&mut self, a: &Address, v: Val, mem: DType) -> Selected<()> {
+        if !self.masked.is_empty() {
+            return self.store_where(a, v, mem);
+        }
         let size = self.element(a.buffer);
         let per_lane = a.linear.coefficient(LANE) * size;
         let bytes = a.linear.clone().plus(LANE, -a.linear.coefficient(LANE)).scale(size);
@@ -448,7 +465,8 @@ impl Selector<'_> {
             let (addr, span) = self.operand(a.buffer, &bytes, size);
             let ty = VType { lane, lanes: 1 };
             self.out.push(Node::Inst(Inst::VStore { src: v.reg, ty, mem, addr, part: None }));
-            return self.written(span);
+            self.written(span);
+            return Ok(());
         }
         let (first, count) = (self.chunk.first as i64, self.chunk.count as i64);
         let part = self.part(first, count);
@@ -465,6 +483,22 @@ impl Selector<'_> {
             self.out.push(Node::Inst(Inst::VScatter { src: v.reg, ty, mem, addr, stride: per_lane, part }));
             self.written(Span { bytes: None, ..span });
         }
+        Ok(())
+    }
+
+    /// Writes the lanes for which the conditions around hold to neighbouring elements; other elements are not touched.
+    fn store_where(&mut self, a: &Address, v: Val, mem: DType) -> Selected<()> {
+        let size = self.element(a.buffer);
+        if !self.moves_where(a, v.lane, size) {
+            return self.internal("a store of lanes under a condition that no instruction does");
+        }
+        let (masked, ty) = (self.masked.clone(), self.ty(v.lane, false));
+        let mask = self.mask_at_work(&masked, v.lane);
+        let bytes = a.linear.clone().plus(LANE, -1).scale(size);
+        let (addr, span) = self.operand(a.buffer, &bytes, size * i64::from(ty.lanes));
+        self.out.push(Node::Inst(Inst::VStoreWhere { src: v.reg, ty, mem, addr, mask }));
+        self.written(span);
+        Ok(())
     }
 
     /// `v` in the lane type and form that memory takes: masks as 0 and 1, halves as their bits.

@@ -49,7 +49,7 @@ impl Selector<'_> {
         if !target.varies() && !bits.uniform {
             return self.internal("a store of lanes to one element");
         }
-        self.store_lanes(target, bits, BITS.dtype);
+        self.store_lanes(target, bits, BITS.dtype)?;
         self.chunk = chunk;
         Ok(true)
     }

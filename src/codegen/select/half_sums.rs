@@ -64,8 +64,7 @@ impl Selector<'_> {
         for (&place, &sum) in places.iter().zip(&sums) {
             self.at_place(&block, place, &mut |s| {
                 let at: Address = s.address(block.buffer, block.index)?;
-                s.store_lanes(&at, sum, BITS.dtype);
-                Ok(())
+                s.store_lanes(&at, sum, BITS.dtype)
             })?;
         }
         Ok(true)

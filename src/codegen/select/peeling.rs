@@ -1,21 +1,28 @@
 //! Peeling of the last vector of loops whose lanes stand under a condition.
 //!
-//! In: a nest. Out: a nest of the same meaning in which `for t in a..b step n { vector k in 0..n { if t + k < b { … } } }`, of sums, is a
-//! loop over whole vectors without the condition and a loop of at most one vector with it. Loops that are expected to have no whole vector stay.
+//! In: a nest. Out: a nest of the same meaning in which `for t in a..b step n { vector k in 0..n { if t + k < b { … } } }`, of sums and
+//! of stores that the target does by a mask, is a loop over whole vectors without the condition and a loop of at most one vector with
+//! it. Loops that are expected to have no whole vector stay. With other statements, narrower vectors and single elements follow
+//! whole vectors.
 
-use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
+use crate::codegen::Target;
+use crate::codegen::loopnest::dynamic_loops::{Tile, by_widths, substituted, vector_of};
+use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
+use crate::codegen::select::masked_stores::stores_where;
 use crate::codegen::select::strip_mine::copy_with;
-use crate::expr::{Bound, Var};
+use crate::expr::interval::Facts;
+use crate::expr::{Affine, Bound, BufferId, Var};
 use rustc_hash::FxHashMap;
 
 /// Peels the loops of a nest.
-pub fn peel(nest: &mut LoopNest) {
+pub fn peel(nest: &mut LoopNest, target: &Target) {
     let body = std::mem::take(&mut nest.body);
-    nest.body = Peeler { nest, expected: FxHashMap::default() }.statements(body);
+    nest.body = Peeler { nest, target, expected: FxHashMap::default() }.statements(body);
 }
 
 struct Peeler<'a> {
     nest: &'a mut LoopNest,
+    target: &'a Target,
     /// Expected values of the variables that were read.
     expected: FxHashMap<Var, Bound>,
 }
@@ -36,18 +43,21 @@ impl Peeler<'_> {
         }
     }
 
-    /// The parts of a loop of masked sums; `None` for other loops.
+    /// The parts of a loop over lanes before its end; `None` for other loops.
     fn peeled(&mut self, stmt: &Stmt) -> Option<Vec<Stmt>> {
         let Stmt::Loop { var, lower, upper, step, kind: LoopKind::Serial, body } = stmt else { return None };
         let [vector @ Stmt::Loop { var: lane, kind: LoopKind::Vector, body: masked, .. }] = &body[..] else {
             return None;
         };
-        let [Stmt::If { conditions, body: sums }] = &masked[..] else { return None };
+        let [Stmt::If { conditions, body: inner }] = &masked[..] else { return None };
         let ([first], [end], [condition]) = (&lower[..], &upper[..], &conditions[..]) else { return None };
         let inside = end.affine.clone().offset(-1).plus(*var, -1).plus(*lane, -1);
-        let plain = sums.iter().all(|s| matches!(s, Stmt::Store { reduce: Some(_), .. }));
+        let plain = inner.iter().all(|s| matches!(s, Stmt::Store { .. }));
         if *step < 2 || first.divisor != 1 || end.divisor != 1 || *condition != inside || !plain {
             return None;
+        }
+        if !inner.iter().all(|s| self.is_masked(s, (*lane, *step))) || updates(inner, |b| self.nest.buffer(b).kind) {
+            return self.narrower((*var, *step), (&first.affine, &end.affine), *lane, inner);
         }
         if self.expected_extent(first, end).is_some_and(|n| n < *step) {
             return None;
@@ -61,7 +71,7 @@ impl Peeler<'_> {
             upper: vec![Bound { affine: end.affine.clone().offset(1 - step), divisor: 1 }],
             step: *step,
             kind: LoopKind::Serial,
-            body: vec![vector.with_body(sums.clone())],
+            body: vec![vector.with_body(inner.clone())],
         };
         let mut last = copy_with(self.nest, std::slice::from_ref(stmt), &mut FxHashMap::default());
         if let Some(Stmt::Loop { lower, .. }) = last.first_mut() {
@@ -70,6 +80,43 @@ impl Peeler<'_> {
         }
         let mut out = vec![Stmt::Let { var: whole, value: extent, divisor: *step }, vectors];
         out.extend(last);
+        Some(out)
+    }
+
+    /// Returns true for sums, whose lanes are chosen in registers, and for stores of some lanes.
+    fn is_masked(&self, s: &Stmt, lanes: (Var, i64)) -> bool {
+        let Stmt::Store { buffer, index, reduce, .. } = s else { return false };
+        match self.nest.buffer(*buffer).kind {
+            BufferKind::Local => reduce.is_some(),
+            BufferKind::Argument { .. } => stores_where(self.nest, self.target, lanes, *buffer, index),
+        }
+    }
+
+    /// Whole vectors, narrower ones and single elements of a loop that begins at a variable; `None` for other loops.
+    fn narrower(
+        &mut self,
+        (var, width): (Var, i64),
+        (first, stop): (&Affine, &Affine),
+        lane: Var,
+        body: &[Stmt],
+    ) -> Option<Vec<Stmt>> {
+        let [(start, 1)] = first.terms[..] else { return None };
+        if first.constant != 0 {
+            return None;
+        }
+        let (mut out, mut facts) = (vec![], Facts::new(self.nest.vars.len()));
+        let tile = Tile { var, width, first: start, stop: stop.clone() };
+        by_widths(self.nest, tile, &mut facts, &mut out, &mut |nest, tile, n| {
+            let k = if n == width { lane } else { nest.new_var(nest.vars[lane.0 as usize].clone()) };
+            let mut place = |v: Var| match v {
+                v if v == var => Affine::var(tile),
+                v if v == lane && n == 1 => Affine::constant(0),
+                v if v == lane => Affine::var(k),
+                v => Affine::var(v),
+            };
+            let body: Vec<Stmt> = body.iter().map(|s| substituted(s, &mut place)).collect();
+            if n == 1 { body } else { vec![vector_of(k, n, body)] }
+        });
         Some(out)
     }
 
@@ -85,9 +132,21 @@ impl Peeler<'_> {
     }
 }
 
+/// Returns true if a store to memory takes the place of elements that were read in the same iteration. The next row begins where a
+/// mask ends, and its loads would wait until the lanes in front of them are in the cache.
+fn updates(body: &[Stmt], kind: impl Fn(BufferId) -> BufferKind) -> bool {
+    let mut read = vec![];
+    body.iter().any(|s| {
+        s.expressions().for_each(|e| e.visit_accesses(&mut |a| read.push(a.buffer)));
+        let Stmt::Store { buffer, reduce, .. } = s else { return false };
+        kind(*buffer) != BufferKind::Local && (reduce.is_some() || read.contains(buffer))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::peel;
+    use crate::codegen::Target;
     use crate::codegen::loopnest::{interpret, parse, verify};
     use crate::runtime::Tensor;
 
@@ -95,16 +154,18 @@ mod tests {
     fn whole_vectors_are_summed_without_a_condition() {
         let rows = |about: &str| {
             let text = format!(
-                "kernel rows {{ P: i32[5] argument 0; V: f32[23] argument 1; Y: f32[4] argument 2 written; parallel i in 0..4 {{
+                "kernel rows {{ P: i32[5] argument 0; V: f32[23] argument 1; Y: f32[4] argument 2 written; acc: f32[1] local; parallel i in 0..4 {{
+                     acc[0] = f32(0.0);
                      let a = clamp(cast i64(P[i]), 0, 23) about {about};
                      let b = clamp(cast i64(P[i + 1]), 0, 23) about {about} + 9;
-                     for t in a..b step 8 {{ vector k in 0..8 {{ if b - t - k - 1 >= 0 {{ Y[i] add = V[t + k]; }} }} }} }} }}"
+                     for t in a..b step 8 {{ vector k in 0..8 {{ if b - t - k - 1 >= 0 {{ acc[0] add = V[t + k]; }} }} }}
+                     Y[i] = acc[0]; }} }}"
             );
             parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
         };
         let before = rows("9*i");
         let mut after = before.clone();
-        peel(&mut after);
+        peel(&mut after, &Target::avx512());
         verify::verify(&after).unwrap_or_else(|e| panic!("{e}\n{after}"));
         let text = after.to_string();
         assert!(
@@ -120,10 +181,23 @@ mod tests {
             };
             assert_eq!(run(&before), run(&after), "{rows:?}");
         }
+        // elements of their own are stored by a mask, or by narrower vectors and one by one
+        let text = before.to_string().replace("V: f32[23] argument 1", "V: f32[23] argument 1 written");
+        let [filled, scaled] = ["V[t + k] = f32(2.0)", "V[t + k] mul = f32(2.0)"]
+            .map(|store| parse::nest(&text.replace("acc[0] add = V[t + k]", store)).unwrap());
+        for (target, loops) in [(Target::avx512(), [2, 3]), (Target::avx2(), [2, 3]), (Target::neon(), [3, 3])] {
+            let peeled = [&filled, &scaled].map(|nest| {
+                let mut after = nest.clone();
+                peel(&mut after, &target);
+                verify::verify(&after).unwrap_or_else(|e| panic!("{e}\n{after}"));
+                after.to_string().matches("for t").count()
+            });
+            assert_eq!(peeled, loops, "{}", target.name);
+        }
         // rows that are expected to be shorter than a vector
         let short = parse::nest(&before.to_string().replace("9*i + 9", "9*i + 7")).unwrap();
         let mut after = short.clone();
-        peel(&mut after);
+        peel(&mut after, &Target::avx512());
         assert_eq!(after, short);
     }
 }

@@ -7,6 +7,7 @@
 use crate::codegen::Target;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::expansion_cost::constant_range;
+use crate::codegen::select::masked_stores::stores_where;
 use crate::codegen::select::narrow::narrow_loops;
 use crate::codegen::select::pairs::split_sums;
 use crate::codegen::select::peeling::peel;
@@ -30,12 +31,15 @@ pub struct Prepared {
 pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
     let mut nest = nest.clone();
     wrapping::as_signed(&mut nest);
-    peel(&mut nest);
+    peel(&mut nest, target);
     lay_out_locals(&mut nest, target);
     let mut widths = FxHashMap::default();
     let body = nest.body.clone();
     let mut private = FxHashMap::default();
-    let body = Preparer { nest: &mut nest, expanded: FxHashSet::default(), private: &mut private }.legalize(body);
+    let body = {
+        let (expanded, extents) = (FxHashSet::default(), FxHashMap::default());
+        Preparer { nest: &mut nest, target, expanded, extents, private: &mut private }.legalize(body)
+    };
     let body = narrow_loops(&nest, &mut Facts::new(nest.vars.len()), &body);
     let body = split_sums(&mut nest, target, body);
     vector_widths(&nest, &body, &mut Facts::new(nest.vars.len()), &mut widths);
@@ -85,8 +89,11 @@ pub fn lay_out_locals(nest: &mut LoopNest, target: &Target) {
 
 struct Preparer<'a> {
     nest: &'a mut LoopNest,
+    target: &'a Target,
     /// Unrolled variables in scope.
     expanded: FxHashSet<Var>,
+    /// Iterations of the vector loops in scope.
+    extents: FxHashMap<Var, i64>,
     /// Temporaries of each vector loop that have an element for each of its iterations.
     private: &'a mut FxHashMap<Var, Vec<BufferId>>,
 }
@@ -103,6 +110,7 @@ impl Preparer<'_> {
                     let mut body = self.legalize(body);
                     let mut kind = kind;
                     if kind == LoopKind::Vector {
+                        self.extents.extend(constant_range(&lower, &upper).map(|(_, extent)| (var, extent)));
                         body = self.mask(var, body);
                         body = self.expand_scalars(var, (&lower, &upper), body);
                         if !self.vectorizes(var, &body, false) {
@@ -134,7 +142,8 @@ impl Preparer<'_> {
         c.uses(var) && c.terms.iter().any(|t| t.0 != var && !self.expanded.contains(&t.0))
     }
 
-    /// Stores to local buffers under conditions that differ between lanes store a selected value instead.
+    /// Stores to local buffers under conditions that differ between lanes store a selected value instead; those to memory stay
+    /// under the condition where the target stores some lanes.
     fn mask(&mut self, var: Var, body: Vec<Stmt>) -> Vec<Stmt> {
         body.into_iter()
             .map(|stmt| match stmt {
@@ -182,6 +191,11 @@ impl Preparer<'_> {
                         a.otherwise = a.otherwise.or(Some(Scalar { dtype, bits: 0 }));
                         Expr::Load(a)
                     });
+                    let kept = b.kind != BufferKind::Local;
+                    if kept && self.stores_where(var, *buffer, index) {
+                        let store = Stmt::Store { buffer: *buffer, index: index.clone(), value, reduce: *reduce };
+                        return Some(Stmt::If { conditions: conditions.to_vec(), body: vec![store] });
+                    }
                     let neutral = match reduce {
                         Some(op) => Expr::Const(Scalar::neutral(*op, b.dtype).ok()?),
                         None if b.kind == BufferKind::Local => Expr::Load(crate::expr::Access {
@@ -193,15 +207,29 @@ impl Preparer<'_> {
                         None => return None,
                     };
                     // a reduction into memory may leave the buffer where the conditions fail
-                    if b.kind != BufferKind::Local {
+                    if kept {
                         return None;
                     }
-                    let kept = *reduce == Some(BinaryOp::Add) && is_zero_at_zeros(&value);
-                    let value = if kept { value } else { Expr::select(condition.clone(), value, neutral) };
+                    let is_neutral = *reduce == Some(BinaryOp::Add) && is_zero_at_zeros(&value);
+                    let value = if is_neutral { value } else { Expr::select(condition.clone(), value, neutral) };
                     Some(Stmt::Store { buffer: *buffer, index: index.clone(), value, reduce: *reduce })
                 }
             })
             .collect()
+    }
+
+    fn stores_where(&self, var: Var, buffer: BufferId, index: &[Index]) -> bool {
+        self.extents.get(&var).is_some_and(|&n| stores_where(self.nest, self.target, (var, n), buffer, index))
+    }
+
+    /// Returns true for stores of some lanes that read nothing outside of their conditions.
+    fn is_masked(&self, var: Var, conditions: &[Affine], body: &[Stmt]) -> bool {
+        body.iter().all(|s| {
+            let Stmt::Store { buffer, index, value, .. } = s else { return false };
+            let mut guarded = self.stores_where(var, *buffer, index);
+            value.visit_accesses(&mut |a| guarded &= conditions.iter().all(|c| a.guard.contains(c)));
+            guarded
+        })
     }
 
     /// Returns true if the statements can be done for several values of `var` at once. `inside`: in a loop of the body.
@@ -210,7 +238,8 @@ impl Preparer<'_> {
             Stmt::Let { value, divisor, .. } => *divisor == 1 || !value.uses(var),
             Stmt::Read { value, .. } => !depends(value, var),
             Stmt::If { conditions, body } => {
-                !conditions.iter().any(|c| self.is_dynamic(c, var)) && self.vectorizes(var, body, inside)
+                (!conditions.iter().any(|c| self.is_dynamic(c, var)) || self.is_masked(var, conditions, body))
+                    && self.vectorizes(var, body, inside)
             }
             Stmt::Loop { lower, upper, kind, body, .. } => {
                 let real = *kind == LoopKind::Serial;

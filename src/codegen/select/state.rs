@@ -79,6 +79,8 @@ pub struct Selector<'a> {
     pub branches: Vec<(Branch, Val)>,
     pub out: Vec<Node>,
     pub chunk: Chunk,
+    /// Conditions that differ from lane to lane: lanes are stored to memory where all of them hold.
+    pub masked: Vec<Affine>,
     pub slots: FxHashMap<(BufferId, i64), Slot>,
     pub deferred: Vec<Deferred>,
     pub owners: FxHashMap<(BufferId, i64), i64>,

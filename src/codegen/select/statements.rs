@@ -53,6 +53,7 @@ impl<'a> Selector<'a> {
             branches: vec![],
             out: vec![],
             chunk: Chunk { lanes: 1, first: 0, count: 1, widest: 4 },
+            masked: vec![],
             slots: FxHashMap::default(),
             deferred: vec![],
             owners: FxHashMap::default(),
@@ -284,21 +285,25 @@ impl<'a> Selector<'a> {
 
     /// Selects `body` for where all conditions hold.
     pub fn under(&mut self, conditions: &[Affine], body: &mut dyn FnMut(&mut Self) -> Selected<()>) -> Selected<()> {
-        let mut dynamic = vec![];
+        let (mut dynamic, before) = (vec![], self.masked.len());
         let (mut first, mut end) = (self.chunk.first as i64, (self.chunk.first + self.chunk.count) as i64);
         for c in conditions {
             let c = self.resolve(c);
             match self.facts.decide(&c) {
                 Some(true) => {}
-                Some(false) => return Ok(()),
+                Some(false) => {
+                    self.masked.truncate(before);
+                    return Ok(());
+                }
                 None if !c.uses(LANE) => dynamic.push(c),
                 None => match lane_range(&c) {
                     Some((from, to)) => (first, end) = (first.max(from), end.min(to)),
-                    None => return self.internal("a condition over the vector variable and others"),
+                    None => self.masked.push(c),
                 },
             }
         }
         if first >= end {
+            self.masked.truncate(before);
             return Ok(());
         }
         let (chunk, facts) = (self.chunk, self.facts.clone());
@@ -310,7 +315,7 @@ impl<'a> Selector<'a> {
             dynamic.iter().for_each(|c| self.facts.assume(c.clone()));
             self.settle_all();
             let outer = std::mem::take(&mut self.out);
-            let (values, before) = (self.known_values(), self.slots.clone());
+            let (values, slots) = (self.known_values(), self.slots.clone());
             self.frames.push(Frame::default());
             body(self)?;
             self.settle_all();
@@ -321,12 +326,13 @@ impl<'a> Selector<'a> {
             let body = std::mem::replace(&mut self.out, outer);
             self.out.push(Node::If { conditions: dynamic, body });
             self.forget_since(values);
-            for (key, slot) in before {
+            for (key, slot) in slots {
                 if self.slots[&key].valid < slot.valid {
                     return Err(Stop::Retry(key.0, LocalMode::Registers { blend: true }));
                 }
             }
         }
+        self.masked.truncate(before);
         (self.chunk, self.facts) = (chunk, facts);
         Ok(())
     }
@@ -346,6 +352,9 @@ impl<'a> Selector<'a> {
             self.chunk.widest = widest.max(lane_of(self.nest.buffer(buffer).dtype).map_or(4, Lane::bytes)).max(4);
         }
         let target = self.address(buffer, index)?;
+        if !self.masked.is_empty() && (self.in_registers(buffer) || !target.varies()) {
+            return self.internal("a condition over the vector variable and others");
+        }
         match reduce {
             Some(op) if !scalar && !target.varies() => self.accumulate_lanes(stmt, target, op, value)?,
             Some(op) => self.accumulate(target, op, value)?,

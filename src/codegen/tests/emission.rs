@@ -175,6 +175,7 @@ fn functions(target: &Target) -> Vec<Case> {
     }
     if target.isa != Isa::Neon {
         all.extend(masked::loads(target.vector_bytes));
+        all.extend(masked::stores(target.vector_bytes));
         all.extend(interleaved::stores(target.vector_bytes));
         all.extend(shifts::cases(target));
         all.extend(tables::shuffles(target.vector_bytes));

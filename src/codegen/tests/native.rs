@@ -106,6 +106,7 @@ fn run_allocated(target: &Target, cases: &[(&Case, Allocation)]) {
 fn every_instruction_on_avx2() {
     run(&Target::avx2(), &cases::all(32));
     run(&Target::avx2(), &masked::loads(32));
+    run(&Target::avx2(), &masked::stores(32));
     run(&Target::avx2(), &interleaved::stores(32));
     run(&Target::avx2(), &floor_divisions::all());
     run(&Target::avx2(), &shifts::cases(&Target::avx2()));
@@ -115,6 +116,7 @@ fn every_instruction_on_avx2() {
 fn every_instruction_on_avx512() {
     run(&Target::avx512(), &cases::all(64));
     run(&Target::avx512(), &masked::loads(64));
+    run(&Target::avx512(), &masked::stores(64));
     run(&Target::avx512(), &interleaved::stores(64));
     run(&Target::avx512(), &quotients::cases());
     run(&Target::avx512(), &shifts::cases(&Target::avx512()));

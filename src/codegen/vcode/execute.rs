@@ -178,6 +178,15 @@ impl Machine<'_> {
                 let (mask, size) = (self.vectors[mask.index()], l.lane_bytes());
                 self.load_where(&l, start, |i| lane(&mask, Lane::integer(size), i) != 0)
             }
+            Inst::VStoreWhere { mask, .. } => {
+                let (source, mask) = (self.vectors[l.register.index()], self.vectors[mask.index()]);
+                let size = l.lane_bytes();
+                for i in l.range().filter(|&i| lane(&mask, Lane::integer(size), i) != 0) {
+                    let bits = lane(&source, l.ty.lane, i);
+                    self.bytes(start + i as i64 * l.stride, size)?.copy_from_slice(&bits.to_le_bytes()[..size]);
+                }
+                Ok(())
+            }
             Inst::VStore { .. } | Inst::VScatter { .. } => {
                 let (source, size) = (self.vectors[l.register.index()], l.mem.bytes());
                 for i in l.range() {

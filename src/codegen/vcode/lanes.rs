@@ -76,7 +76,9 @@ impl Inst {
             Inst::VLoad { dst: r, ty, mem, addr, part } | Inst::VStore { src: r, ty, mem, addr, part } => {
                 (r, ty, mem, addr, mem.bytes() as i64, part)
             }
-            Inst::VLoadWhere { dst, ty, mem, addr, .. } => (dst, ty, mem, addr, mem.bytes() as i64, None),
+            Inst::VLoadWhere { dst: r, ty, mem, addr, .. } | Inst::VStoreWhere { src: r, ty, mem, addr, .. } => {
+                (r, ty, mem, addr, mem.bytes() as i64, None)
+            }
             Inst::VBroadcast { dst, ty, mem, addr } => (dst, ty, mem, addr, 0, None),
             Inst::VGather { dst: r, ty, mem, addr, stride, part }
             | Inst::VScatter { src: r, ty, mem, addr, stride, part } => (r, ty, mem, addr, stride, part),

@@ -138,6 +138,11 @@ macro_rules! insts {
             VStore Store "store {} {} {}, {}{}" {
                 ty: VType, mem: DType, src: Vreg (Use), addr: Addr (Use), part: Part
             }
+            /// As VStore of elements of 4 or 8 bytes from lanes of the same size, 16 bytes or more in all, where the lane of `mask`
+            /// is all ones; memory stays as it is where it is all zeros. Not on NEON.
+            VStoreWhere Store "store {} {} {}, {} where {}" {
+                ty: VType, mem: DType, src: Vreg (Use), addr: Addr (Use), mask: Vreg (Use)
+            }
             /// One element in every lane.
             VBroadcast Load "{} = broadcast {} {} {}" { dst: Vreg (Def), ty: VType, mem: DType, addr: Addr (Use) }
             /// Elements `stride` bytes apart.

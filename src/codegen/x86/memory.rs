@@ -123,7 +123,7 @@ pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
             let plain = if l.is_same() { l.is_plain() } else { rounded || l.fills_register() };
             if plain { vec![] } else { vec![l.mask()] }
         }
-        Inst::VBroadcast { .. } | Inst::VLoadWhere { .. } => vec![],
+        Inst::VBroadcast { .. } | Inst::VLoadWhere { .. } | Inst::VStoreWhere { .. } => vec![],
         Inst::VGather { .. } | Inst::VScatter { .. } if l.in_place(true, is_load(inst)).is_some() => {
             l.in_place(true, is_load(inst)).into_iter().collect()
         }
@@ -252,22 +252,29 @@ impl LoadStore for Emitter<'_> {
         Ok(())
     }
 
-    fn load_where(&mut self, l: &Lanes, mask: u8) -> Result<bool> {
-        let (d, w, lane) = (l.register.number(), l.width(), l.lane_bytes());
+    fn move_where(&mut self, l: &Lanes, mask: u8, stores: bool) -> Result<bool> {
+        let (r, w, lane) = (l.register.number(), l.width(), l.lane_bytes());
         if !l.is_same() || lane < 4 || !l.fills_register() {
             return Ok(false);
         }
-        let m = at(&l.addr, 0)?;
+        let m = Rm::Memory(at(&l.addr, 0)?);
         if self.arch.evex {
-            let (mask_of, op) = match lane {
-                4 => (opcode::D_TO_MASK, opcode::LOAD_PS),
-                _ => (opcode::Q_TO_MASK, opcode::LOAD_PD),
+            let (mask_of, op) = match (lane, stores) {
+                (4, false) => (opcode::D_TO_MASK, opcode::LOAD_PS),
+                (4, true) => (opcode::D_TO_MASK, opcode::STORE_PS),
+                (_, false) => (opcode::Q_TO_MASK, opcode::LOAD_PD),
+                (_, true) => (opcode::Q_TO_MASK, opcode::STORE_PD),
             };
             self.op2(mask_of, w, 1, mask);
-            self.vector(Encoding { mask: 1, zeroing: true, ..self.plain(op, w, d, 0, Rm::Memory(m)) });
+            self.vector(Encoding { mask: 1, zeroing: !stores, ..self.plain(op, w, r, 0, m) });
         } else {
-            let op = if lane == 4 { opcode::MASK_LOAD_PS } else { opcode::MASK_LOAD_PD };
-            self.vector(self.plain(op, w, d, mask, Rm::Memory(m)));
+            let op = match (lane, stores) {
+                (4, false) => opcode::MASK_LOAD_PS,
+                (4, true) => opcode::MASK_STORE_PS,
+                (_, false) => opcode::MASK_LOAD_PD,
+                (_, true) => opcode::MASK_STORE_PD,
+            };
+            self.vector(self.plain(op, w, r, mask, m));
         }
         Ok(true)
     }

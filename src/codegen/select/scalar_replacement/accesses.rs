@@ -101,7 +101,9 @@ impl Accesses {
                 };
                 (lanes(ty, mem, size, part), moves(ty, mem, part).then_some((*r, shape, ty.lanes)))
             }
-            Inst::VLoadWhere { ty, mem, .. } => (lanes(ty, mem, mem.bytes() as i64, &None), None),
+            Inst::VLoadWhere { ty, mem, .. } | Inst::VStoreWhere { ty, mem, .. } => {
+                (lanes(ty, mem, mem.bytes() as i64, &None), None)
+            }
             Inst::VBroadcast { dst: r, ty, mem, .. } => {
                 let shape = Shape::Element { lane: ty.lane, mem: *mem };
                 let value = is_plain(*mem, ty.lane).then_some((*r, shape, ty.lanes));
