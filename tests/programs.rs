@@ -14,8 +14,9 @@ use tilewright::{DType, Model, Options, Session, Target};
 /// Changes the arrays as the program does.
 type Reference = fn(&mut Arrays);
 
-const PROGRAMS: [(&str, Reference); 29] = [
+const PROGRAMS: [(&str, Reference); 31] = [
     ("bilateral", reference::bilateral),
+    ("csr_softmax", reference::csr_softmax),
     ("cumulative_max", reference::cumulative_max),
     ("edit_distance", reference::edit_distance),
     ("gauss_seidel5", reference::gauss_seidel5),
@@ -40,6 +41,7 @@ const PROGRAMS: [(&str, Reference); 29] = [
     ("sddmm", reference::sddmm),
     ("seidel9", reference::seidel9),
     ("smith_waterman", reference::smith_waterman),
+    ("spmv_csr", reference::spmv_csr),
     ("spmv_ell", reference::spmv_ell),
     ("stencil27", reference::stencil27),
     ("thomas", reference::thomas),

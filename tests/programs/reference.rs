@@ -219,6 +219,27 @@ pub fn stencil27(p: &mut Arrays) {
     p.put("A", a);
 }
 
+pub fn spmv_csr(p: &mut Arrays) {
+    let (row, column, value, x) = (p.take("row"), p.take("column"), p.take("value"), p.take("x"));
+    let mut y = p.take("y");
+    for i in 0..p.n("N") {
+        let elements = row[[i]] as usize..row[[i + 1]] as usize;
+        y[[i]] = elements.map(|k| value[[k]] * x[[column[[k]] as usize]]).sum();
+    }
+    p.put("y", y);
+}
+
+pub fn csr_softmax(p: &mut Arrays) {
+    let (row, score, mut weight) = (p.take("row"), p.take("score"), p.take("weight"));
+    for i in 0..p.n("N") {
+        let elements = row[[i]] as usize..row[[i + 1]] as usize;
+        let most = elements.clone().map(|k| score[[k]]).fold(-1000.0, f64::max);
+        let sum: f64 = elements.clone().map(|k| (score[[k]] - most).exp()).sum();
+        elements.for_each(|k| weight[[k]] = (score[[k]] - most).exp() / sum);
+    }
+    p.put("weight", weight);
+}
+
 pub fn spmv_ell(p: &mut Arrays) {
     let (column, value, x, mut y) = (p.take("column"), p.take("value"), p.take("x"), p.take("y"));
     for i in 0..p.n("N") {
