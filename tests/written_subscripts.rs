@@ -310,3 +310,62 @@ fn extreme_numbers_lead_nowhere() {
         }
     }
 }
+
+/// Subscripts that what is assigned keeps inside have neither a check nor a minimum and a maximum, so that this must hold of all numbers.
+#[test]
+fn proven_subscripts_stay_inside_whatever_the_data_are() {
+    let n = 77;
+    let text = "loop p(N = 77, K = 13) { in f32 x[N]\n in i32 q[N]\n in i64 w[N]\n in i32 table[K]\n out i32 a[N], b[N], y[N]\n out i64 c[N]\n temp i32 k[N]
+        for i in 0..N { k[i] = min(12, max(0, i32(x[i] * 1e9)))  a[i] = bit_and(q[i] * q[i] - 7, 7)  b[i] = abs(q[i]) % 13
+            c[i] = min(max(w[i] * 3 - 1, 0), 12) }
+        for i in 0..N y[i] = table[k[i]] + table[a[i]] * 3 + table[b[i]] * 5 + table[c[i]] * 7 }";
+    let scop = scop(text);
+    assert!(scop.tensors.iter().all(|t| t.role != Role::Check));
+    let last = scop.statements.last().unwrap();
+    last.body
+        .visit_accesses(&mut |a| assert!(a.index.iter().all(|i| i.value().is_none_or(|e| e.operands().count() == 0))));
+    let floats = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 1e-9, 5e-9, f32::MAX, -1e30, 2.147_483_6];
+    let integers = [i32::MIN, i32::MAX, -1, 0, 13, 46341, 65536, i32::MIN + 1, -46341];
+    let longs = [i64::MIN, i64::MAX, -1, 0, 1, 4, i64::MAX / 3 + 1, i64::MIN / 3 - 1, 1 << 62];
+    let x = Tensor::new(&[n], &(0..n as usize).map(|i| floats[i % 9]).collect::<Vec<f32>>());
+    let q = i32s(&(0..n as usize).map(|i| integers[(i + i / 9) % 9]).collect::<Vec<i32>>());
+    let w = Tensor::new(&[n], &(0..n as usize).map(|i| longs[(i + i / 11) % 9]).collect::<Vec<i64>>());
+    let table = i32s(&(0..13).map(|k| k * k + 1).collect::<Vec<i32>>());
+    let mut tensors: Vec<Tensor> = scop.tensors.iter().map(|t| Tensor::zeros(t.dtype, &t.shape)).collect();
+    tensors[..4].clone_from_slice(&[x.clone(), q.clone(), w.clone(), table.clone()]);
+    reference::run(&scop, &scop.order, &mut tensors);
+    for result in results(text, &[("x", &x), ("q", &q), ("w", &w), ("table", &table)]) {
+        let found = result.unwrap_or_else(|e| panic!("{e}"));
+        for (found, expected) in found[..3].iter().zip(&tensors[4..7]) {
+            assert_eq!(found.to_vec::<i32>(), expected.to_vec::<i32>());
+        }
+        assert_eq!(found[3].to_vec::<i64>(), tensors[7].to_vec::<i64>());
+    }
+}
+
+/// Values that operations do not keep inside for all numbers are checked.
+#[test]
+fn what_wraps_is_no_proof() {
+    for (value, wrong, said) in [
+        ("min(abs(q[i]), 12)", i32::MIN, "least"),
+        ("min(q[i] * q[i], 12)", 46341, "least"),
+        ("max(0, min(12, q[i])) + 1", 12, "greatest"),
+        ("max(q[i] + 1, q[i]) % 14", 12, "greatest"),
+        ("min(12, 0 - max(q[i], 0) / 1000000000)", i32::MAX, "least"),
+    ] {
+        let text = format!(
+            "loop p(N = 40, K = 13) {{ in i32 q[N]\n in i32 table[K]\n out i32 k[N], y[N]
+             for i in 0..N {{ k[i] = {value}  y[i] = table[k[i]] }} }}"
+        );
+        let table = i32s(&[3; 13]);
+        let mut q = vec![0; 40];
+        for result in results(&text, &[("q", &i32s(&q)), ("table", &table)]) {
+            assert_eq!(result.unwrap_or_else(|e| panic!("{e}\n{text}"))[1].to_vec::<i32>(), [3; 40]);
+        }
+        q[33] = wrong;
+        for result in results(&text, &[("q", &i32s(&q)), ("table", &table)]) {
+            let error = result.expect_err(&text).to_string();
+            assert!(error.contains(&format!("`{said}_subscript_of_table`")), "{error}\n{text}");
+        }
+    }
+}

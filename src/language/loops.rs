@@ -12,9 +12,10 @@ use super::forwarding;
 use super::if_conversion;
 use super::scope::plain;
 use super::source::{Checked, Diagnostic};
-use super::subscript_checks::{self, Check, Dimension, SubscriptChecks};
+use super::subscript_checks::SubscriptChecks;
 use super::syntax::{Access as Use, Assign, Assignment, Body, Combine, Program, Range, Statement, assignments};
 use crate::expr::dynamic_bounds::negative;
+use crate::expr::narrow::Interval;
 use crate::expr::syntax::Span;
 use crate::expr::syntax::Style;
 use crate::expr::syntax::{Expr as Text, Function, Kind, Name};
@@ -24,12 +25,13 @@ use crate::language::environment::{Reader, Scope};
 use crate::poly::analysis::index_range::unbounded_subscript;
 use crate::poly::analysis::legality::instance_name;
 use crate::poly::analysis::unwritten::{UnwrittenRead, unwritten_read};
+use crate::poly::analysis::value_range::ValueRanges;
 use crate::poly::normalize::rounding;
 use crate::poly::schedule::{Band, Node, Row, Schedule, SequencePart, in_sequence};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Polyhedron, Reduced};
-use crate::poly::statement::{Iterator, Role, StatementId, TensorDecl, number, ranges};
+use crate::poly::statement::{ElementRange, Iterator, Role, StatementId, TensorDecl, number, ranges};
 use std::collections::BTreeMap;
 
 /// Most statements of one program.
@@ -57,23 +59,24 @@ pub fn lower_over_indices(program: &Program, sizes: &BTreeMap<String, i64>) -> C
 /// The Scop, and where each of its statements is in the text. Iterators begin at the least value of their index, or at `origin`
 /// where that is smaller.
 fn lower_from(program: &Program, sizes: &BTreeMap<String, i64>, origin: i64) -> Checked<(Scop, Vec<Span>)> {
-    let (scop, spans, checks) = lower_with(program, sizes, origin, &[])?;
-    let found = subscript_checks::needless(&scop, &checks);
-    let needless = found.map_err(|error| Diagnostic { span: program.name.span, error })?;
-    if needless.is_empty() {
+    let (scop, spans) = lower_with(program, sizes, origin, &[])?;
+    if scop.tensors.iter().all(|t| t.role != Role::Check) {
         return Ok((scop, spans));
     }
-    let (scop, spans, _) = lower_with(program, sizes, origin, &needless)?;
-    Ok((scop, spans))
+    let values = ValueRanges::new(&scop).map_err(|error| Diagnostic { span: program.name.span, error })?;
+    match &values.bounded()[..] {
+        [] => Ok((scop, spans)),
+        bounded => lower_with(program, sizes, origin, bounded),
+    }
 }
 
-/// As [`lower_from`], without records of the subscripts of `needless` dimensions.
+/// As [`lower_from`], where the assignments keep the elements of some arrays in an interval.
 fn lower_with(
     program: &Program,
     sizes: &BTreeMap<String, i64>,
     origin: i64,
-    needless: &[Dimension],
-) -> Checked<(Scop, Vec<Span>, Vec<Check>)> {
+    bounded: &[(BufferId, Interval)],
+) -> Checked<(Scop, Vec<Span>)> {
     let known = arrays(program, sizes)?;
     let Converted { program, ranges } = dynamic_loops::convert(&forwarding::forward(program), sizes, &known)?;
     let program = &if_conversion::convert(&program, sizes, &known)?;
@@ -82,12 +85,18 @@ fn lower_with(
     };
     let mut arrays = arrays(program, sizes)?;
     dynamic_loops::declare(&mut arrays, &ranges);
+    for (array, (lower, upper)) in bounded {
+        // of a tensor of a check the interval is what a run checks
+        if let Some(array) = arrays.get_mut(array.0 as usize) {
+            array.ranges.push(ElementRange { offset: 0, stride: 1, lower: *lower, upper: *upper });
+        }
+    }
     let isl = Isl::default();
-    let checks = SubscriptChecks::new(&arrays, needless);
+    let checks = SubscriptChecks::new(&arrays);
     let mut walk = Walk { sizes, origin, arrays: &arrays, checks, isl, statements: vec![], spans: vec![] };
     let order = walk.block(statements, &Nest::default())?;
     let (mut statements, mut spans) = (walk.statements, walk.spans);
-    let (checks, tensors, first_values, mut children) = walk.checks.finish(statements.len() as u32);
+    let (tensors, first_values, mut children) = walk.checks.finish(statements.len() as u32);
     spans.extend(first_values.iter().map(|_| program.name.span));
     statements.extend(first_values);
     children.extend(order);
@@ -97,7 +106,7 @@ fn lower_with(
     let order = Schedule { root };
     let scop = Scop { name: program.name.text.clone(), tensors: arrays, statements, order, ..Scop::default() };
     scop.verify().map_err(|error| Diagnostic { span: program.name.span, error })?;
-    Ok((scop, spans, checks))
+    Ok((scop, spans))
 }
 
 /// The arrays with their shapes and roles.

@@ -1,18 +1,16 @@
 //! Subscripts from data that no check before a run proves inside: kept inside of their dimension, and recorded for a check at the end.
 //!
 //! In: a statement. Out: the statement, of which subscripts that read arrays which the program writes, or whose values are not a function of one element,
-//! are brought into their dimension unless their operations keep them there already; and what is to run just before it, two
+//! are brought into their dimension unless their operations keep them there already, or what the program assigns; and what is to run just before it, two
 //! statements for each that keep the least and the greatest value of the subscript in tensors of [`Role::Check`]. In a branch of a selection, and of
 //! a target that keeps its value where a condition fails, only what the condition chooses counts. A run ends with an error where a subscript
 //! has been outside. Invariant: no data lead out of an array.
 
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
 use crate::poly::analysis::index_range::{element_range, is_inside, type_range};
-use crate::poly::analysis::value_range::ValueRanges;
 use crate::poly::schedule::{Node, SequencePart};
-use crate::poly::scop::Scop;
 use crate::poly::statement::{ElementRange, Iterator, Role, Statement, StatementId, TensorDecl};
-use crate::runtime::{DType, Result};
+use crate::runtime::DType;
 
 /// A subscript: its value over iterators, the conditions under which it is used, and the tensors of its least and greatest values.
 #[derive(PartialEq)]
@@ -26,25 +24,20 @@ struct Record {
 type Condition = (Expr, bool);
 
 /// A dimension of an array.
-pub(super) type Dimension = (BufferId, usize);
-
-/// A dimension and the first of the two tensors of its least and greatest subscripts.
-pub(super) type Check = (Dimension, BufferId);
+type Dimension = (BufferId, usize);
 
 /// The checks of one program.
 pub(super) struct SubscriptChecks<'a> {
     arrays: &'a [TensorDecl],
-    /// Dimensions whose subscripts are known to be inside.
-    needless: &'a [Dimension],
-    dimensions: Vec<Check>,
+    /// Dimensions, each with the first of the two tensors of its least and greatest subscripts.
+    dimensions: Vec<(Dimension, BufferId)>,
     /// Follow the arrays.
     tensors: Vec<TensorDecl>,
 }
 
 impl<'a> SubscriptChecks<'a> {
-    /// `needless` are dimensions that [`needless`] has found.
-    pub fn new(arrays: &'a [TensorDecl], needless: &'a [Dimension]) -> SubscriptChecks<'a> {
-        SubscriptChecks { arrays, needless, dimensions: vec![], tensors: vec![] }
+    pub fn new(arrays: &'a [TensorDecl]) -> SubscriptChecks<'a> {
+        SubscriptChecks { arrays, dimensions: vec![], tensors: vec![] }
     }
 
     /// Brings the subscripts of a statement into their dimensions; returns the statements that record them.
@@ -115,8 +108,8 @@ impl<'a> SubscriptChecks<'a> {
         [first, BufferId(first.0 + 1)]
     }
 
-    /// The checks and their tensors, and the statements that give these their first value, 0, with their place in the order.
-    pub fn finish(self, first: u32) -> (Vec<Check>, Vec<TensorDecl>, Vec<Statement>, Vec<SequencePart>) {
+    /// The tensors of the checks, and the statements that give these their first value, 0, with their place in the order.
+    pub fn finish(self, first: u32) -> (Vec<TensorDecl>, Vec<Statement>, Vec<SequencePart>) {
         let statements: Vec<Statement> = (self.tensors)
             .iter()
             .zip(self.arrays.len() as u32..)
@@ -126,7 +119,7 @@ impl<'a> SubscriptChecks<'a> {
             })
             .collect();
         let order = (first..).map(StatementId).take(statements.len()).map(|id| (vec![id], Node::Leaf)).collect();
-        (self.dimensions, self.tensors, statements, order)
+        (self.tensors, statements, order)
     }
 }
 
@@ -174,12 +167,10 @@ impl Walk<'_, '_> {
         }
         let [least, greatest] = limits.map(Expr::Const);
         let inside = Expr::binary(BinaryOp::Min, Expr::binary(BinaryOp::Max, value.clone(), least), greatest);
-        if !self.checks.needless.contains(&(buffer, d)) {
-            let extremes = self.checks.extremes((buffer, d), dtype, extent);
-            let record = Record { value, conditions: conditions.to_vec(), extremes };
-            if !self.records.contains(&record) {
-                self.records.push(record);
-            }
+        let extremes = self.checks.extremes((buffer, d), dtype, extent);
+        let record = Record { value, conditions: conditions.to_vec(), extremes };
+        if !self.records.contains(&record) {
+            self.records.push(record);
         }
         inside
     }
@@ -235,27 +226,6 @@ pub(super) fn recorded(s: &Statement) -> &Expr {
         };
     }
     value
-}
-
-/// The dimensions among `checks` of which the program's own assignments keep all subscripts inside.
-pub(super) fn needless(scop: &Scop, checks: &[Check]) -> Result<Vec<Dimension>> {
-    if checks.is_empty() {
-        return Ok(vec![]);
-    }
-    let values = ValueRanges::new(scop)?;
-    let inside = |s: &Statement| {
-        let extent = |r: &ElementRange| r.upper + 1;
-        let extent = scop.tensor(s.target).ranges.first().map_or(0, extent);
-        values.range(&s.iterators, recorded(s)).is_some_and(|(low, high)| 0 <= low && high < extent)
-    };
-    let is_needless = |dimension: &Dimension| {
-        let firsts = checks.iter().filter(|c| c.0 == *dimension).map(|c| c.1);
-        firsts.into_iter().all(|first| {
-            let mut records = scop.statements.iter().filter(|s| s.target == first && s.reduce.is_some());
-            records.all(inside)
-        })
-    };
-    Ok(checks.iter().map(|c| c.0).filter(is_needless).collect())
 }
 
 /// The least and the greatest subscript of a dimension, in a type; `None` for types that have no subscripts.

@@ -14,7 +14,8 @@ pub struct TensorDecl {
     pub role: Role,
     /// The values of a small constant, where the code of a kernel may depend on them.
     pub literals: Option<Literals>,
-    /// Intervals in which its elements lie, as a run checks before it begins: elements that bound loops; of [`Role::Check`] when it ends.
+    /// Intervals in which its elements lie, as a run checks before it begins: elements that bound loops; of [`Role::Check`] when it ends. Of
+    /// temporaries and outputs, what all assignments keep, as an analysis of the program has proven.
     pub ranges: Vec<ElementRange>,
     /// The order in which memory has a packed copy of a constant already: kernels that can read it so do.
     pub panel: Option<Panel>,
@@ -42,6 +43,12 @@ impl TensorDecl {
     /// A tensor without literals.
     pub fn new(name: impl Into<String>, dtype: DType, shape: impl Into<Vec<i64>>, role: Role) -> TensorDecl {
         TensorDecl { name: name.into(), dtype, shape: shape.into(), role, literals: None, ranges: vec![], panel: None }
+    }
+
+    /// The interval that the program's own assignments keep its elements in, where it is known.
+    pub fn assigned(&self) -> Option<(i64, i64)> {
+        let range = self.ranges.first().filter(|r| (r.offset, r.stride) == (0, 1))?;
+        matches!(self.role, Role::Temporary | Role::Output).then_some((range.lower, range.upper))
     }
 }
 

@@ -7,8 +7,9 @@
 //! inside the interval never reach out of bounds. A subscript of another form is inside by the
 //! intervals of its operations, or `Unsupported`, never an unchecked access.
 
-use crate::expr::narrow::{Interval, Names};
-use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index};
+use crate::expr::narrow::Interval;
+use crate::expr::{Access, Affine, BinaryOp, BufferId, CompareOp, Expr, Index};
+use crate::poly::analysis::value_range::range_over_elements;
 use crate::poly::statement::{Definition, ElementRange, Iterator, Program, Role, TensorDecl, ranges};
 use crate::runtime::{DType, Error, Result};
 use serde::{Deserialize, Serialize};
@@ -190,17 +191,13 @@ fn without_iterators(iterators: &[Iterator], value: &Expr) -> (Expr, (i128, i128
     }
 }
 
-/// Returns the interval of a subscript whatever the data are, by its operations: that of the low bits of a number, say.
+/// Returns the interval of a subscript whatever the data are, by its operations and what the program assigns: that of the low bits of a number, say.
 fn operations_range(tensors: &[TensorDecl], iterators: &[Iterator], value: &Expr) -> Option<Interval> {
-    let dtype = |b: BufferId| tensors[b.0 as usize].dtype;
-    Names {
-        dtype: &dtype,
-        bounds: &|a| {
-            if iterators.is_empty() && !a.is_constant() { (i64::MIN, i64::MAX) } else { a.bounds(ranges(iterators)) }
-        },
-        is_table: &|_| false,
-    }
-    .range(value)
+    let elements = |b: BufferId| tensors[b.0 as usize].assigned();
+    let bounds = |a: &Affine| {
+        if iterators.is_empty() && !a.is_constant() { (i64::MIN, i64::MAX) } else { a.bounds(ranges(iterators)) }
+    };
+    range_over_elements(tensors, &elements, &bounds, value)
 }
 
 /// Elements of a tensor known from outside.
@@ -344,7 +341,7 @@ fn load(program: &Program, before: usize, access: &Access) -> Option<Function> {
                 && to.is_constant()
             {
                 body = body.substitute(&mut |var| {
-                    if var == *v { to.clone() } else { crate::expr::Affine::var(var) }
+                    if var == *v { to.clone() } else { Affine::var(var) }
                 });
             }
         }
@@ -430,7 +427,7 @@ fn signs(lo: i128, hi: i128, slope: i128, base: i128) -> Vec<(i128, i128, i128)>
 mod tests {
     use super::*;
     use crate::expr::Scalar;
-    use crate::expr::{Affine, Var};
+    use crate::expr::Var;
     use crate::poly::statement::TensorDecl;
 
     const N: i64 = 10;
