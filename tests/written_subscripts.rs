@@ -369,3 +369,22 @@ fn what_wraps_is_no_proof() {
         }
     }
 }
+
+/// An i32 beside an index is what `i64(…)` makes of it, in subscripts and comparisons; elsewhere types are not mixed.
+#[test]
+fn numbers_beside_indices_are_widened() {
+    let program = |a: &str, b: &str, c: &str| {
+        format!(
+            "loop p(N = 60) {{ in i32 q[N], r[N]\n in i64 w[N]\n in f32 x[N]\n inout f32 y[N]
+             for i in 0..N if i + 1 > {a} y[i] += x[min(max(i - {c}, 0), N - 1)] + x[select(r[i] > 0, {b}, w[i]) - 1] }}"
+        )
+    };
+    assert_eq!(
+        scop(&program("q[i]", "q[i] * r[i]", "q[i] * 2")),
+        scop(&program("i64(q[i])", "i64(q[i] * r[i])", "i64(q[i] * 2)"))
+    );
+    let text = "loop p(N = 60) { in i32 q[N]\n out i64 y[N]\n for i in 0..N y[i] = i + q[i] }";
+    let file = language::parse("p.tile", text).unwrap();
+    let error = file.lower(file.program(None).unwrap(), &Default::default(), None).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("convert one"), "{error}");
+}

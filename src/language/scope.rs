@@ -300,6 +300,7 @@ impl Scope<'_> {
                 return Ok(Expr::binary(if and { BinaryOp::And } else { BinaryOp::Or }, left, right));
             }
             Operator::Compare(op) => {
+                let [a, b] = &self.widened_pair(a, b)?;
                 let (x, y) = (self.dtype(a)?, self.dtype(b)?);
                 let of = match (x, y) {
                     (Some(x), Some(y)) if x != y => return Err(self.mixed(e.span, a, x, b, y)),
@@ -369,12 +370,48 @@ impl Scope<'_> {
         if let Some(affine) = self.affine(e)? {
             return Ok(Index::Affine(affine));
         }
+        let e = &self.widened(e)?;
         let dtype = self.dtype(e)?.unwrap_or(DType::I64);
         if dtype.is_float() || dtype == DType::Bool {
             let message = format!("`{}` is {dtype}, which is not a type of subscripts", self.show(e));
             return Err(Diagnostic::invalid(e.span, message));
         }
         Ok(Index::Value(Box::new(self.value(e, dtype)?)))
+    }
+
+    /// An expression in which an operand of type i32 beside one of type i64, as an index is, is converted to i64.
+    fn widened(&self, e: &Text) -> Checked<Text> {
+        let kind = match &e.kind {
+            Kind::Binary(
+                operator @ (Operator::Add | Operator::Sub | Operator::Mul | Operator::Div | Operator::Mod),
+                a,
+                b,
+            ) => {
+                let [a, b] = self.widened_pair(a, b)?;
+                Kind::Binary(*operator, Box::new(a), Box::new(b))
+            }
+            Kind::Call(function @ Function::Binary(_), o) => {
+                Kind::Call(*function, self.widened_pair(&o[0], &o[1])?.into())
+            }
+            Kind::Call(function @ Function::Select, o) => {
+                let [a, b] = self.widened_pair(&o[1], &o[2])?;
+                Kind::Call(*function, vec![o[0].clone(), a, b])
+            }
+            Kind::Call(function @ Function::Unary(_), o) => Kind::Call(*function, vec![self.widened(&o[0])?]),
+            Kind::Negate(a) => Kind::Negate(Box::new(self.widened(a)?)),
+            _ => return Ok(e.clone()),
+        };
+        Ok(Text { kind, span: e.span })
+    }
+
+    fn widened_pair(&self, a: &Text, b: &Text) -> Checked<[Text; 2]> {
+        let (a, b) = (self.widened(a)?, self.widened(b)?);
+        let wide = |e: Text| Text { span: e.span, kind: Kind::Cast(DType::I64, Box::new(e)) };
+        Ok(match (self.dtype(&a)?, self.dtype(&b)?) {
+            (Some(DType::I64), Some(DType::I32)) => [a, wide(b)],
+            (Some(DType::I32), Some(DType::I64)) => [wide(a), b],
+            _ => [a, b],
+        })
     }
 }
 
