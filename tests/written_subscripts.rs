@@ -370,6 +370,54 @@ fn what_wraps_is_no_proof() {
     }
 }
 
+/// A distance from data, which the condition around it holds inside: what it must be is known before the run, and a loop runs in vectors
+/// where it is long enough.
+#[test]
+fn distances_from_data_under_their_condition_are_checked_before_the_run() {
+    let coins = [1, 3, 7, 8, 15, 16, 17, 31, 40, 64, 150, 299, 300, 301, 4000, i32::MAX];
+    let of = |subscript: &str, dtype: &str| {
+        format!(
+            "loop change(C = 16, V = 300) {{ in {dtype} coin[C]\n out i32 best[V + 1]
+             best[0] = 0
+             for v in 1..V + 1 best[v] = 1000000
+             for c in 0..C for v in 0..V + 1 if v >= {subscript} best[v] = min(best[v], best[v - {subscript}] + i32(c) + 1) }}"
+        )
+    };
+    for first in 0..coins.len() {
+        let coins: Vec<i32> = coins.iter().cycle().skip(first).copied().take(16).collect();
+        let mut best = vec![1000000; 301];
+        best[0] = 0;
+        for (c, &coin) in coins.iter().enumerate() {
+            (coin as usize..301).for_each(|v| best[v] = best[v].min(best[v - coin as usize] + c as i32 + 1));
+        }
+        let narrow = i32s(&coins);
+        let wide = Tensor::new(&[16], &coins.iter().map(|&c| c.into()).collect::<Vec<i64>>());
+        for (text, coins) in
+            [(of("coin[c]", "i32"), &narrow), (of("i64(coin[c])", "i32"), &narrow), (of("coin[c]", "i64"), &wide)]
+        {
+            assert!(scop(&text).tensors.iter().all(|t| t.role != Role::Check));
+            if first % 4 == 0 {
+                check(&text, &[("coin", coins)], &[&best]);
+            }
+        }
+    }
+    for wrong in [-1, i32::MIN] {
+        let mut coins = [1; 16];
+        coins[9] = wrong;
+        for result in results(&of("coin[c]", "i32"), &[("coin", &i32s(&coins))]) {
+            let error = result.expect_err("a distance below 0").to_string();
+            assert!(error.contains(&format!("index {wrong} at [9] of tensor `coin` lies outside of 0..=")), "{error}");
+        }
+    }
+    // the iterator chooses the distance, or the program writes it: the run checks it
+    for text in [
+        "loop p(V = 60) { in i64 s[V]\n inout i32 x[V]\n for v in 0..V if v >= s[v] x[v] += x[v - s[v]] }",
+        "loop p(C = 3, V = 60) { inout i64 s[C]\n inout i32 x[V]\n for c in 0..C { s[c] += 1  for v in 0..V if v >= s[c] x[v] += x[v - s[c]] } }",
+    ] {
+        assert!(scop(text).tensors.iter().any(|t| t.role == Role::Check), "{text}");
+    }
+}
+
 /// An i32 beside an index is what `i64(…)` makes of it, in subscripts and comparisons; elsewhere types are not mixed.
 #[test]
 fn numbers_beside_indices_are_widened() {

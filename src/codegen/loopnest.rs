@@ -3,6 +3,7 @@
 //! Loop bounds, subscripts and guards are affine in the enclosing loop variables. Every variable is bound once in the
 //! whole nest. The interpreter in `interpret.rs` defines what a nest means; loop kinds do not change the meaning.
 
+pub mod dynamic_distance;
 pub mod dynamic_loops;
 pub mod dynamic_split;
 pub mod interpret;
@@ -15,7 +16,7 @@ pub mod verify;
 use crate::codegen::instruction::InstructionName;
 use crate::expr::Bound;
 use crate::expr::interval::Facts;
-use crate::expr::narrow::is_table_of_bytes;
+use crate::expr::narrow::{Interval, is_table_of_bytes, range_over_elements};
 use crate::expr::{Affine, Var};
 use crate::expr::{BinaryOp, Index};
 use crate::expr::{BufferId, Expr, Literals};
@@ -43,6 +44,8 @@ pub struct Buffer {
     pub kind: BufferKind,
     /// The contents, where they are known at compile time. They lie in memory as well.
     pub literals: Option<Literals>,
+    /// The interval in which its elements lie, as is checked before the kernel runs.
+    pub elements: Option<Interval>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -188,6 +191,13 @@ impl LoopNest {
         &self.buffers[id.0 as usize]
     }
 
+    /// The interval of an integer expression; `None` where it may have wrapped around, and of floats and u64.
+    pub fn exact_range(&self, e: &Expr, facts: &Facts) -> Option<Interval> {
+        let (dtype, elements) = (|b: BufferId| self.buffer(b).dtype, |b: BufferId| self.buffer(b).elements);
+        let range = range_over_elements(&dtype, &elements, &|a| facts.bounds(a), e);
+        range.filter(|range| *range != (i64::MIN, i64::MAX))
+    }
+
     /// Returns true for a table of bytes in memory.
     pub fn is_table(&self, id: BufferId) -> bool {
         let buffer = self.buffer(id);
@@ -203,7 +213,15 @@ impl LoopNest {
 impl Buffer {
     /// A buffer with row-major strides.
     pub fn dense(name: impl Into<String>, dtype: DType, shape: &[i64], kind: BufferKind) -> Buffer {
-        Buffer { name: name.into(), dtype, shape: shape.to_vec(), strides: row_major(shape), kind, literals: None }
+        Buffer {
+            name: name.into(),
+            dtype,
+            shape: shape.to_vec(),
+            strides: row_major(shape),
+            kind,
+            literals: None,
+            elements: None,
+        }
     }
 
     /// Elements from the first to one past the last, gaps included; 0 when some extent is 0.

@@ -78,7 +78,7 @@ impl Target<'_> {
 }
 
 /// The operands of a conjunction.
-fn conjunction<'e>(e: &'e Expr, out: &mut Vec<&'e Expr>) {
+pub fn conjunction<'e>(e: &'e Expr, out: &mut Vec<&'e Expr>) {
     match e {
         Expr::Binary(BinaryOp::And, a, b) => {
             conjunction(a, out);

@@ -6,7 +6,7 @@
 //! of a conversion are the low ones), and an operation whose operands have intervals within a type can be done in that type.
 
 use crate::expr::scalar::{Value, cast};
-use crate::expr::{Access, Affine, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};
+use crate::expr::{Access, Affine, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp, Var};
 use crate::runtime::DType;
 
 /// The values of an integer type, least and greatest.
@@ -83,6 +83,33 @@ pub fn shifted(left: bool, x: Interval, amounts: Interval) -> Option<Interval> {
 pub fn constant_divisor(op: BinaryOp, b: &Expr) -> Option<i64> {
     let divisor = constant(b).filter(|d| *d != 0 && *d != i64::MIN)?;
     matches!(op, BinaryOp::Div | BinaryOp::Mod).then_some(divisor)
+}
+
+/// The variable that stands for an element of the first buffer; those of the others follow.
+const ELEMENTS: u32 = 1 << 30;
+
+/// The interval of an integer expression in which `elements` bounds those of some buffers and `bounds` affine forms; `None` of floats and u64.
+pub fn range_over_elements(
+    dtype: &dyn Fn(BufferId) -> DType,
+    elements: &dyn Fn(BufferId) -> Option<Interval>,
+    bounds: &dyn Fn(&Affine) -> Interval,
+    e: &Expr,
+) -> Option<Interval> {
+    // an element is a variable with the interval of its buffer
+    let e = e.rewrite_loads(&mut |a| {
+        if elements(a.buffer).is_none() {
+            return Expr::Load(a);
+        }
+        let element = Expr::cast(dtype(a.buffer), Expr::Index(Affine::var(Var(ELEMENTS + a.buffer.0))));
+        let outside = a.otherwise.filter(|_| !a.guard.is_empty()).map(Expr::Const);
+        outside.map_or(element.clone(), |o| Expr::select(Expr::Const(Scalar::bool(true)), element, o))
+    });
+    let of_element = |a: &Affine| match a.terms[..] {
+        [(v, 1)] if a.constant == 0 => v.0.checked_sub(ELEMENTS).and_then(|t| elements(BufferId(t))),
+        _ => None,
+    };
+    let bounds = |a: &Affine| of_element(a).unwrap_or_else(|| bounds(a));
+    Names { dtype, bounds: &bounds, is_table: &|_| false }.range(&e)
 }
 
 impl Names<'_> {

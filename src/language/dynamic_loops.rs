@@ -13,7 +13,7 @@ use crate::expr::interval::ceil_div;
 use crate::expr::syntax::{Expr as Text, Function, Kind, Name, Operator, Span, Style};
 use crate::expr::{Affine, BinaryOp, BufferId, CompareOp, Expr, Scalar, Var};
 use crate::language::environment::Scope;
-use crate::poly::analysis::index_range::{IndexRange, element_range};
+use crate::poly::analysis::index_range::{IndexRange, element_range, type_range};
 use crate::poly::statement::{ElementRange, Role, TensorDecl};
 use crate::runtime::DType;
 use std::collections::{BTreeMap, BTreeSet};
@@ -267,7 +267,7 @@ fn collect(body: &[Statement], indices: &mut Vec<String>, out: &mut Vec<(String,
 }
 
 /// Initial values of the arrays that bound loops, where `given` has none: numbers that grow from the first to the last value of the range, by a
-/// share of it that differs from element to element.
+/// share of it that differs from element to element. A range up to the greatest number of the type says nothing of them.
 pub fn initial(arrays: &[TensorDecl], given: &[Equation]) -> Vec<Equation> {
     let of = |array: &TensorDecl| {
         let ([range], [elements]) = (&array.ranges[..], &array.shape[..]) else { return None };
@@ -275,7 +275,8 @@ pub fn initial(arrays: &[TensorDecl], given: &[Equation]) -> Vec<Equation> {
         let (rows, count) = ((elements - 1).max(1), range.upper.checked_sub(range.lower)?);
         // (1024 · i + 421 · (i mod rows) mod 1024) · count / (1024 · rows)
         rows.checked_mul(1024)?.checked_mul(count.max(1))?;
-        if named || array.role != Role::Input || (range.offset, range.stride) != (0, 1) {
+        let open = type_range(array.dtype).is_none_or(|(_, most)| i128::from(range.upper) == most);
+        if named || array.role != Role::Input || (range.offset, range.stride) != (0, 1) || open {
             return None;
         }
         let mut index = "i".to_string();

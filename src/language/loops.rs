@@ -12,7 +12,7 @@ use super::forwarding;
 use super::if_conversion;
 use super::scope::plain;
 use super::source::{Checked, Diagnostic};
-use super::subscript_checks::SubscriptChecks;
+use super::subscript_checks::{self, SubscriptChecks};
 use super::syntax::{Access as Use, Assign, Assignment, Body, Combine, Program, Range, Statement, assignments};
 use crate::expr::dynamic_bounds::negative;
 use crate::expr::narrow::Interval;
@@ -96,7 +96,9 @@ fn lower_with(
     let mut walk = Walk { sizes, origin, arrays: &arrays, checks, isl, statements: vec![], spans: vec![] };
     let order = walk.block(statements, &Nest::default())?;
     let (mut statements, mut spans) = (walk.statements, walk.spans);
-    let (tensors, first_values, mut children) = walk.checks.finish(statements.len() as u32);
+    let subscript_checks::Checked { tensors, first_values: (first_values, mut children), ranges } =
+        walk.checks.finish(statements.len() as u32);
+    dynamic_loops::declare(&mut arrays, &ranges);
     spans.extend(first_values.iter().map(|_| program.name.span));
     statements.extend(first_values);
     children.extend(order);

@@ -3,12 +3,15 @@
 //! In: a statement. Out: the statement, of which subscripts that read arrays which the program writes, or whose values are not a function of one element,
 //! are brought into their dimension unless their operations keep them there already, or what the program assigns; and what is to run just before it, two
 //! statements for each that keep the least and the greatest value of the subscript in tensors of [`Role::Check`]. In a branch of a selection, and of
-//! a target that keeps its value where a condition fails, only what the condition chooses counts. A run ends with an error where a subscript
+//! a target that keeps its value where a condition fails, only what the condition chooses counts. Where the condition bounds an index by the
+//! element that is part of the subscript, an interval of the element says the same, which a run checks before it begins. A run ends with an error where a subscript
 //! has been outside. Invariant: no data lead out of an array.
 
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
-use crate::poly::analysis::index_range::{element_range, is_inside, type_range};
+use crate::poly::analysis::conditional_range::conditional_range;
+use crate::poly::analysis::index_range::{IndexRange, element_range, is_inside, type_range};
 use crate::poly::schedule::{Node, SequencePart};
+use crate::poly::scop::Scop;
 use crate::poly::statement::{ElementRange, Iterator, Role, Statement, StatementId, TensorDecl};
 use crate::runtime::DType;
 
@@ -33,11 +36,23 @@ pub(super) struct SubscriptChecks<'a> {
     dimensions: Vec<(Dimension, BufferId)>,
     /// Follow the arrays.
     tensors: Vec<TensorDecl>,
+    /// Intervals of elements that a run checks before it begins.
+    ranges: Vec<IndexRange>,
+}
+
+/// The additions of the checks to a program.
+pub(super) struct Checked {
+    /// The tensors that follow the arrays.
+    pub tensors: Vec<TensorDecl>,
+    /// The statements that give these their first value, 0, with their place in the order.
+    pub first_values: (Vec<Statement>, Vec<SequencePart>),
+    /// Intervals in which elements of the arrays must lie.
+    pub ranges: Vec<IndexRange>,
 }
 
 impl<'a> SubscriptChecks<'a> {
     pub fn new(arrays: &'a [TensorDecl]) -> SubscriptChecks<'a> {
-        SubscriptChecks { arrays, dimensions: vec![], tensors: vec![] }
+        SubscriptChecks { arrays, dimensions: vec![], tensors: vec![], ranges: vec![] }
     }
 
     /// Brings the subscripts of a statement into their dimensions; returns the statements that record them.
@@ -108,8 +123,8 @@ impl<'a> SubscriptChecks<'a> {
         [first, BufferId(first.0 + 1)]
     }
 
-    /// The tensors of the checks, and the statements that give these their first value, 0, with their place in the order.
-    pub fn finish(self, first: u32) -> (Vec<TensorDecl>, Vec<Statement>, Vec<SequencePart>) {
+    /// The additions to a program, which has as many statements so far as `first`.
+    pub fn finish(self, first: u32) -> Checked {
         let statements: Vec<Statement> = (self.tensors)
             .iter()
             .zip(self.arrays.len() as u32..)
@@ -119,7 +134,7 @@ impl<'a> SubscriptChecks<'a> {
             })
             .collect();
         let order = (first..).map(StatementId).take(statements.len()).map(|id| (vec![id], Node::Leaf)).collect();
-        (self.tensors, statements, order)
+        Checked { tensors: self.tensors, first_values: (statements, order), ranges: self.ranges }
     }
 }
 
@@ -167,6 +182,12 @@ impl Walk<'_, '_> {
         }
         let [least, greatest] = limits.map(Expr::Const);
         let inside = Expr::binary(BinaryOp::Min, Expr::binary(BinaryOp::Max, value.clone(), least), greatest);
+        let arrays = self.checks.arrays;
+        let under = || conditional_range(arrays, self.iterators, conditions, &value, extent);
+        if let Some(range) = (self.is_box && !conditions.is_empty()).then(under).flatten() {
+            self.checks.ranges.push(range);
+            return inside;
+        }
         let extremes = self.checks.extremes((buffer, d), dtype, extent);
         let record = Record { value, conditions: conditions.to_vec(), extremes };
         if !self.records.contains(&record) {
@@ -226,6 +247,55 @@ pub(super) fn recorded(s: &Statement) -> &Expr {
         };
     }
     value
+}
+
+/// The subscripts of a statement, brought into their dimension, that are inside wherever they count, as the ranges of the arrays say.
+pub(super) fn checked_before<'s>(scop: &'s Scop, s: &'s Statement) -> Vec<&'s Expr> {
+    let mut out = vec![];
+    if s.domain.is_empty() {
+        collect(scop, s, &s.body, &mut vec![], &mut out);
+    }
+    out
+}
+
+fn collect<'s>(scop: &Scop, s: &Statement, e: &'s Expr, conditions: &mut Vec<Condition>, out: &mut Vec<&'s Expr>) {
+    match e {
+        Expr::Select(condition, yes, no) => {
+            collect(scop, s, condition, conditions, out);
+            for (e, holds) in [(yes, true), (no, false)] {
+                conditions.push(((**condition).clone(), holds));
+                collect(scop, s, e, conditions, out);
+                conditions.pop();
+            }
+        }
+        Expr::Load(access) => {
+            let tensor = scop.tensor(access.buffer);
+            for (index, &extent) in access.index.iter().zip(&tensor.shape) {
+                let Some(e) = index.value() else { continue };
+                let checked = |value: &&Expr| {
+                    let range = conditional_range(&scop.tensors, &s.iterators, conditions, value, extent);
+                    range.is_some_and(|r| {
+                        let known = ElementRange { offset: r.offset, stride: r.stride, lower: r.lower, upper: r.upper };
+                        scop.tensor(r.tensor).ranges.contains(&known)
+                    })
+                };
+                out.extend(brought_inside(e).filter(checked));
+                collect(scop, s, e, conditions, out);
+            }
+        }
+        e => e.operands().for_each(|e| collect(scop, s, e, conditions, out)),
+    }
+}
+
+/// The value that a minimum and a maximum bring into a dimension.
+pub(super) fn brought_inside(e: &Expr) -> Option<&Expr> {
+    match e {
+        Expr::Binary(BinaryOp::Min, above, _) => match above.as_ref() {
+            Expr::Binary(BinaryOp::Max, value, _) => Some(value),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// The least and the greatest subscript of a dimension, in a type; `None` for types that have no subscripts.

@@ -23,8 +23,8 @@ mod scan;
 mod solve;
 
 use crate::codegen::loopnest::dynamic_loops::{self, CheckedElements};
-use crate::codegen::loopnest::dynamic_split;
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
+use crate::codegen::loopnest::{dynamic_distance, dynamic_split};
 use crate::expr::Bound;
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};
@@ -81,6 +81,7 @@ fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool, answers: &Answers) -> Resul
     let checks = checks(scop, &kernel);
     dynamic_loops::narrow(&mut kernel.nest, &checks);
     dynamic_split::divide(&mut kernel.nest);
+    dynamic_distance::vectorize(&mut kernel.nest);
     Ok(kernel)
 }
 
@@ -156,6 +157,7 @@ impl<'a> Lowering<'a> {
                 let id = BufferId(id as u32);
                 let buffer = l.argument(&t.name, t.dtype, &t.shape, t.role.is_written(), Argument::Tensor(id));
                 l.nest.buffers[buffer.0 as usize].literals = t.literals.clone();
+                l.nest.buffers[buffer.0 as usize].elements = t.given();
                 l.tensors[id.0 as usize] = Some(buffer);
             }
         }

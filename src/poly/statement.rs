@@ -45,6 +45,12 @@ impl TensorDecl {
         TensorDecl { name: name.into(), dtype, shape: shape.into(), role, literals: None, ranges: vec![], panel: None }
     }
 
+    /// The interval in which all elements of an input lie, as a run checks before it begins.
+    pub fn given(&self) -> Option<(i64, i64)> {
+        let all = self.ranges.iter().filter(|r| (r.offset, r.stride) == (0, 1)).map(|r| (r.lower, r.upper));
+        all.reduce(|a, b| (a.0.max(b.0), a.1.min(b.1))).filter(|r| self.role == Role::Input && r.0 <= r.1)
+    }
+
     /// The interval that the program's own assignments keep its elements in, where it is known.
     pub fn assigned(&self) -> Option<(i64, i64)> {
         let range = self.ranges.first().filter(|r| (r.offset, r.stride) == (0, 1))?;

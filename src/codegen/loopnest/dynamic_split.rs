@@ -1,6 +1,6 @@
-//! Index-set splitting at points from data: loops whose lanes meet a limit that is known when the loop begins.
+//! Index-set splitting at points from data: loops whose subscripts meet a limit that is known when the loop begins.
 //!
-//! In: a verified nest with vectors of elements at `max(i - s, 0)`, where s is no affine form but the same in all iterations: a power of
+//! In: a verified nest with elements, or vectors of them, at `max(i - s, 0)`, where s is no affine form but the same in all iterations: a power of
 //! two, or an element of an array. Out: a nest of the same meaning in which the loop over i runs in up to three parts: one in which the
 //! first operand is the greater one in all lanes of an iteration, one in which the second is, and one between them, with the expression
 //! as it was. What was a gather is a vector of neighbours in the first part. Comparisons of the same two operands are decided as well.
@@ -11,7 +11,7 @@
 use crate::codegen::loopnest::invariant::may_read;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::expr::interval::Facts;
-use crate::expr::narrow::{Names, dtype_range};
+use crate::expr::narrow::dtype_range;
 use crate::expr::scalar::Value;
 use crate::expr::{Access, Affine, BinaryOp, Bound, CompareOp, Expr, Index, Scalar, Var};
 use crate::runtime::DType;
@@ -192,7 +192,7 @@ impl Divider<'_> {
         inside.enter_loop(l.var, &l.lower, &l.upper, 1);
         let mut group: Option<Group> = None;
         for subscripts in [true, false] {
-            self.each(&l.body, &mut inside.clone(), &mut vec![], &mut |e, facts, lanes, in_subscript| {
+            self.each(&l.body, &mut inside.clone(), &mut vec![l.var], &mut |e, facts, lanes, in_subscript| {
                 if subscripts && (!in_subscript || group.is_some()) {
                     return;
                 }
@@ -224,10 +224,8 @@ impl Divider<'_> {
         let inner = facts.bounds(&Affine { terms: inner, constant: others.constant });
         let (range, outer) = (facts.bounds(&c.affine), Affine { terms: outer, constant: 0 });
         let near = |(low, high): (i64, i64)| -FAR < low && low <= high && high < FAR;
-        // sums with it do not wrap
-        let names = Names { dtype: &|b| self.nest.buffer(b).dtype, bounds: &|a| facts.bounds(a), is_table: &|_| false };
         let rest = c.rest.clone();
-        (near(range) && near(inner) && names.range(&rest).is_some_and(near)).then_some(Group {
+        (near(range) && near(inner) && self.nest.exact_range(&rest, facts).is_some()).then_some(Group {
             scale,
             outer,
             rest,
@@ -280,6 +278,8 @@ impl Divider<'_> {
             _ => return None,
         };
         let (a, b) = (self.widened(a, facts)?, self.widened(b, facts)?);
+        // what they compare has not wrapped
+        self.nest.exact_range(&a, facts).and(self.nest.exact_range(&b, facts))?;
         let limited = |e: &Expr| self.condition(e, facts, lanes).is_some();
         if a.any(&mut |e| limited(e)) || b.any(&mut |e| limited(e)) {
             return None;
@@ -317,7 +317,7 @@ impl Divider<'_> {
 
     /// A body in which the conditions of a group are known.
     fn decided(&self, body: Vec<Stmt>, group: &Group, var: Var, truth: bool, facts: &Facts) -> Vec<Stmt> {
-        self.decided_in(body, &mut vec![], facts, &|c, facts, own| {
+        self.decided_in(body, &mut vec![var], facts, &|c, facts, own| {
             let l = Serial { var, lower: vec![], upper: vec![], body: vec![] };
             self.group_of(c, &l, facts, own).filter(|new| group.has(new)).map(|_| truth)
         })

@@ -137,13 +137,9 @@ impl Parser {
     }
 
     pub(crate) fn dtype(&mut self) -> Result<DType> {
-        match DType::named(self.peek()) {
-            Some(d) => {
-                self.position += 1;
-                Ok(d)
-            }
-            None => self.fail("an element type"),
-        }
+        let Some(dtype) = DType::named(self.peek()) else { return self.fail("an element type") };
+        self.position += 1;
+        Ok(dtype)
     }
 
     pub(crate) fn list(&mut self) -> Result<Vec<i64>> {
@@ -165,13 +161,16 @@ impl Parser {
             BufferKind::Local
         } else {
             self.expect("argument")?;
-            let slot = self.integer()? as u32;
-            BufferKind::Argument { slot, written: self.accept("written") }
+            BufferKind::Argument { slot: self.integer()? as u32, written: self.accept("written") }
         };
         let literals = self.literals(dtype)?;
+        let elements = match self.accept("from") {
+            true => Some((self.integer()?, self.expect("to").and_then(|_| self.integer())?)),
+            false => None,
+        };
         self.expect(";")?;
         self.buffers.insert(name.clone(), BufferId(self.nest.buffers.len() as u32));
-        self.nest.buffers.push(Buffer { name: plain(&name), dtype, shape, strides, kind, literals });
+        self.nest.buffers.push(Buffer { name: plain(&name), dtype, shape, strides, kind, literals, elements });
         Ok(())
     }
 

@@ -84,6 +84,9 @@ fn buffer_type(b: &Buffer) -> String {
         }
     }
     out.push_str(&literals(b.literals.as_ref()));
+    if let Some((lower, upper)) = b.elements {
+        let _ = write!(out, " from {lower} to {upper}");
+    }
     out
 }
 

@@ -5,7 +5,8 @@
 
 use super::expression::{Names, type_of};
 use crate::expr::dynamic_bounds::{DynamicBound, Target};
-use crate::expr::{Affine, BinaryOp, Expr, Index, Var};
+use crate::expr::narrow::range_over_elements;
+use crate::expr::{Affine, BufferId, Expr, Index, Var};
 use crate::language::subscript_checks;
 use crate::poly::schedule::{Band, Node, Row};
 use crate::poly::scop::Scop;
@@ -17,7 +18,8 @@ use std::fmt::Write;
 pub fn print(scop: &Scop, arrays: &[String], reserved: &dyn Fn(&str) -> bool) -> Result<String> {
     let dtypes: Vec<DType> = scop.tensors.iter().map(|t| t.dtype).collect();
     let records = scop.statements.iter().filter(|s| s.reduce.is_some() && scop.tensor(s.target).role == Role::Check);
-    let recorded = records.map(subscript_checks::recorded).collect();
+    let checked = scop.statements.iter().flat_map(|s| subscript_checks::checked_before(scop, s));
+    let recorded = records.map(subscript_checks::recorded).chain(checked).collect();
     let mut printer = Printer { scop, arrays, dtypes, reserved, recorded, dynamic: vec![], out: String::new() };
     let all: Vec<StatementId> = scop.ids().collect();
     printer.node(&scop.order.root, &all, &[], &[], 1)?;
@@ -40,7 +42,7 @@ struct Printer<'a> {
     arrays: &'a [String],
     dtypes: Vec<DType>,
     reserved: &'a dyn Fn(&str) -> bool,
-    /// Subscripts of which the program keeps the extremes.
+    /// Subscripts of which the program keeps the extremes, or that it checks before it runs.
     recorded: Vec<&'a Expr>,
     /// Bounds from data of the loops so far.
     dynamic: Vec<LoopBound>,
@@ -172,7 +174,21 @@ impl Printer<'_> {
     /// The first value of a loop and one past its last, within bounds from data. A run checks that elements with ranges lie in the static
     /// bounds.
     fn within(&self, bounds: &[LoopBound], names: &Names, low: String, high: String) -> Result<(String, String)> {
-        let is_open = |e: &Expr| matches!(e, Expr::Load(a) if self.scop.tensor(a.buffer).ranges.is_empty());
+        let numbers = low.parse::<i64>().ok().zip(high.parse::<i64>().ok());
+        let elements = |b: BufferId| {
+            let ranges = &self.scop.tensor(b).ranges;
+            let (low, high) = (ranges.iter().map(|r| r.lower).min()?, ranges.iter().map(|r| r.upper).max()?);
+            Some((low, high))
+        };
+        let is_open = |b: &LoopBound| {
+            let far = |_: &Affine| (i64::MIN, i64::MAX);
+            let (Some((low, high)), Some(known)) =
+                (numbers, range_over_elements(&|b| self.dtypes[b.0 as usize], &elements, &far, &b.limit))
+            else {
+                return true;
+            };
+            known.0 < low.saturating_add(b.form.constant) || known.1 > high.saturating_add(b.form.constant)
+        };
         let (mut lower, mut upper) = (vec![], vec![]);
         for b in bounds {
             let limit = match &b.limit {
@@ -184,7 +200,7 @@ impl Printer<'_> {
                 first => format!("{limit} - {first}"),
             };
             let (side, static_bound) = if b.lower { (&mut lower, &low) } else { (&mut upper, &high) };
-            side.extend((b.limit.any(&mut |e| is_open(e)) && side.is_empty()).then(|| static_bound.clone()));
+            side.extend((is_open(b) && side.is_empty()).then(|| static_bound.clone()));
             side.push(limit);
         }
         let join = |word: &str, bounds: Vec<String>, other: String| {
@@ -246,13 +262,8 @@ impl Printer<'_> {
 
     /// `e` with the subscripts that the program records as they are, and not kept inside of their dimension.
     fn unchecked(&self, e: &Expr) -> Expr {
-        let kept = |e: &Expr| match e {
-            Expr::Binary(BinaryOp::Min, above, _) => match above.as_ref() {
-                Expr::Binary(BinaryOp::Max, value, _) => self.recorded.contains(&value.as_ref()).then(|| value.clone()),
-                _ => None,
-            },
-            _ => None,
-        };
+        let kept =
+            |e: &Expr| subscript_checks::brought_inside(e).filter(|value| self.recorded.contains(value)).cloned();
         kept(e).map_or_else(|| e.map_children(&mut |e| self.unchecked(e)), |value| self.unchecked(&value))
     }
 

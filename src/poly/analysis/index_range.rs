@@ -7,9 +7,8 @@
 //! inside the interval never reach out of bounds. A subscript of another form is inside by the
 //! intervals of its operations, or `Unsupported`, never an unchecked access.
 
-use crate::expr::narrow::Interval;
+use crate::expr::narrow::{Interval, range_over_elements};
 use crate::expr::{Access, Affine, BinaryOp, BufferId, CompareOp, Expr, Index};
-use crate::poly::analysis::value_range::range_over_elements;
 use crate::poly::statement::{Definition, ElementRange, Iterator, Program, Role, TensorDecl, ranges};
 use crate::runtime::{DType, Error, Result};
 use serde::{Deserialize, Serialize};
@@ -126,14 +125,7 @@ fn range_of(
             }
         }
     }
-    good.sort_unstable();
-    let merged = good.into_iter().fold(Vec::<(i128, i128)>::new(), |mut merged, (lo, hi)| {
-        match merged.last_mut() {
-            Some(last) if lo <= last.1 + 1 => last.1 = last.1.max(hi),
-            _ => merged.push((lo, hi)),
-        }
-        merged
-    });
+    let merged = merged(good);
     let Some(source) = function.source else {
         return if merged.is_empty() { unsupported("a constant subscript is out of bounds") } else { Ok(None) };
     };
@@ -156,6 +148,18 @@ fn range_of(
         lower: lower as i64,
         upper: upper as i64,
     }))
+}
+
+/// Intervals in their order, those that meet as one.
+pub(super) fn merged(mut intervals: Vec<(i128, i128)>) -> Vec<(i128, i128)> {
+    intervals.sort_unstable();
+    intervals.into_iter().fold(vec![], |mut merged: Vec<(i128, i128)>, (lo, hi)| {
+        match merged.last_mut() {
+            Some(last) if lo <= last.1 + 1 => last.1 = last.1.max(hi),
+            _ => merged.push((lo, hi)),
+        }
+        merged
+    })
 }
 
 /// The error of a subscript that is neither inside by its operations nor of elements of one tensor.
@@ -197,34 +201,34 @@ fn operations_range(tensors: &[TensorDecl], iterators: &[Iterator], value: &Expr
     let bounds = |a: &Affine| {
         if iterators.is_empty() && !a.is_constant() { (i64::MIN, i64::MAX) } else { a.bounds(ranges(iterators)) }
     };
-    range_over_elements(tensors, &elements, &bounds, value)
+    range_over_elements(&|b| tensors[b.0 as usize].dtype, &elements, &bounds, value)
 }
 
 /// Elements of a tensor known from outside.
 #[derive(Clone, PartialEq, Debug)]
-struct Source {
-    tensor: BufferId,
-    offset: u64,
-    stride: u64,
+pub(super) struct Source {
+    pub tensor: BufferId,
+    pub offset: u64,
+    pub stride: u64,
     /// Values that stand for elements outside of guards.
-    otherwise: Vec<i128>,
+    pub otherwise: Vec<i128>,
     /// Subscripts of the element, and of those of temporaries that hold it: two elements of one tensor are two numbers.
-    element: Vec<Vec<Index>>,
+    pub element: Vec<Vec<Index>>,
 }
 
 /// On `lo..=hi` the value is `slope·x + base`.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
-    lo: i128,
-    hi: i128,
-    slope: i128,
-    base: i128,
+pub(super) struct Piece {
+    pub lo: i128,
+    pub hi: i128,
+    pub slope: i128,
+    pub base: i128,
 }
 
 /// A piecewise affine function of one element of `source`, or a constant.
-struct Function {
-    source: Option<Source>,
-    pieces: Vec<Piece>,
+pub(super) struct Function {
+    pub source: Option<Source>,
+    pub pieces: Vec<Piece>,
 }
 
 /// Beyond every integer type, and small enough for products.
@@ -247,7 +251,7 @@ pub fn type_range(dtype: DType) -> Option<(i128, i128)> {
 }
 
 /// The function that an expression is, through temporaries that the first `before` definitions assign.
-fn function_of(program: &Program, before: usize, e: &Expr) -> Option<Function> {
+pub(super) fn function_of(program: &Program, before: usize, e: &Expr) -> Option<Function> {
     match e {
         Expr::Const(s) => {
             let value = match s.dtype {
@@ -407,7 +411,7 @@ fn within(p: Piece, low: i128, high: i128) -> Vec<Piece> {
 }
 
 /// Divides `lo..=hi` by the sign of `slope·x + base`.
-fn signs(lo: i128, hi: i128, slope: i128, base: i128) -> Vec<(i128, i128, i128)> {
+pub(super) fn signs(lo: i128, hi: i128, slope: i128, base: i128) -> Vec<(i128, i128, i128)> {
     if slope == 0 {
         return vec![(lo, hi, base.signum())];
     }

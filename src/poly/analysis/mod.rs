@@ -2,6 +2,7 @@
 //! reads that see no write.
 
 pub mod access;
+pub mod conditional_range;
 pub mod constant_factor;
 pub mod conversion;
 pub mod dependence;

@@ -4,8 +4,8 @@
 //! an interval with all values of these elements, where the operations of the assignments bound them. An interval analysis (P. Cousot,
 //! R. Cousot, "Abstract interpretation", POPL 1977) without an order of the statements; what still grows after a few rounds is left out.
 
-use crate::expr::narrow::{Interval, Names, dtype_range};
-use crate::expr::{Affine, BufferId, Expr, Index, Scalar, Var};
+use crate::expr::narrow::{Interval, dtype_range, range_over_elements};
+use crate::expr::{Affine, BufferId, Expr, Index};
 use crate::poly::analysis::unwritten::{MAX_OPERATIONS, point};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
@@ -14,9 +14,6 @@ use crate::runtime::{Error, Result};
 
 /// Rounds until intervals that have not settled are given up. Unmeasured; a chain of as many arrays needs them.
 const ROUNDS: usize = 8;
-
-/// The variable that stands for an element of the first array; those of the others follow.
-const ELEMENTS: u32 = 1 << 30;
 
 /// Values that the elements of an array may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,7 +90,8 @@ impl<'a> ValueRanges<'a> {
             Values::Within(range) => Some(range),
             Values::Unassigned | Values::Any => None,
         };
-        range_over_elements(self.tensors, &of, &|a| a.bounds(ranges(iterators)), e)
+        let dtype = |b: BufferId| self.tensors[b.0 as usize].dtype;
+        range_over_elements(&dtype, &of, &|a| a.bounds(ranges(iterators)), e)
     }
 
     /// The tensors whose elements are bounded by more than their type, with the intervals.
@@ -104,31 +102,6 @@ impl<'a> ValueRanges<'a> {
         };
         (0..).map(BufferId).zip(&self.values).filter_map(of).collect()
     }
-}
-
-/// The interval of an integer expression in which `elements` bounds those of some tensors and `bounds` affine forms; `None` of floats and u64.
-pub fn range_over_elements(
-    tensors: &[TensorDecl],
-    elements: &dyn Fn(BufferId) -> Option<Interval>,
-    bounds: &dyn Fn(&Affine) -> Interval,
-    e: &Expr,
-) -> Option<Interval> {
-    // an element is a variable with the interval of its tensor
-    let e = e.rewrite_loads(&mut |a| {
-        if elements(a.buffer).is_none() {
-            return Expr::Load(a);
-        }
-        let dtype = tensors[a.buffer.0 as usize].dtype;
-        let element = Expr::cast(dtype, Expr::Index(Affine::var(Var(ELEMENTS + a.buffer.0))));
-        let outside = a.otherwise.filter(|_| !a.guard.is_empty()).map(Expr::Const);
-        outside.map_or(element.clone(), |o| Expr::select(Expr::Const(Scalar::bool(true)), element, o))
-    });
-    let of_element = |a: &Affine| match a.terms[..] {
-        [(v, 1)] if a.constant == 0 => v.0.checked_sub(ELEMENTS).and_then(|t| elements(BufferId(t))),
-        _ => None,
-    };
-    let bounds = |a: &Affine| of_element(a).unwrap_or_else(|| bounds(a));
-    Names { dtype: &|b| tensors[b.0 as usize].dtype, bounds: &bounds, is_table: &|_| false }.range(&e)
 }
 
 /// Returns true if each element of the tensor that a statement reads has been assigned before, in branches that are not taken too.

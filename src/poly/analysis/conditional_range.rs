@@ -1,0 +1,172 @@
+//! Subscripts from data under conditions on the same data: which values of an index tensor keep `best[v - s[c]]` inside where `v >= s[c]`.
+//!
+//! In: a subscript that is an iterator plus or minus a function of one element, over a box, and conditions that bound the iterator by
+//! functions of the same element. Out: the interval in which the element must lie so that the subscript is inside wherever all
+//! conditions hold. It is exact: an element outside of it leads out of the dimension.
+
+use crate::expr::dynamic_bounds::{DynamicBound, conjunction};
+use crate::expr::{Affine, BinaryOp, Expr, Index, Scalar, Var};
+use crate::poly::analysis::index_range::{Function, IndexRange, function_of, merged, signs, type_range};
+use crate::poly::statement::{Iterator, Program, TensorDecl, ranges};
+
+/// The elements that keep a subscript inside of `0..extent` where all `conditions` are as said; `None` where that is no interval of one
+/// tensor's elements that the program only reads.
+pub fn conditional_range(
+    tensors: &[TensorDecl],
+    iterators: &[Iterator],
+    conditions: &[(Expr, bool)],
+    value: &Expr,
+    extent: i64,
+) -> Option<IndexRange> {
+    let (form, rest) = value.affine_terms();
+    let ([(var, sign @ (1 | -1))], Some(rest)) = (&form.terms[..], rest) else { return None };
+    let number = |v: i64| Expr::Const(Scalar::i64(v));
+    let (least, most) = form.bounds(ranges(iterators));
+    let (mut low, mut high) = (number(least), number(most));
+    for (condition, holds) in conditions {
+        let mut parts = vec![];
+        if *holds {
+            conjunction(condition, &mut parts)
+        } else {
+            parts.push(condition)
+        }
+        for part in parts {
+            let bound = DynamicBound::of(part)?;
+            let [(of, scale @ (1 | -1))] = bound.form.terms[..] else { return None };
+            if of != *var {
+                return None;
+            }
+            // of the sum of indices, `scale · sum + offset`
+            let scale = scale * sign;
+            let offset = bound.form.constant.checked_sub(scale.checked_mul(form.constant)?)?;
+            let limit = Expr::binary(BinaryOp::Sub, bound.limit.clone(), number(offset));
+            // sum ≥ limit, or sum ≤ limit - 1
+            let limit = if scale > 0 { limit } else { Expr::binary(BinaryOp::Sub, number(0), limit) };
+            let from = |e: Expr, by: i64| Expr::binary(BinaryOp::Add, e, number(by));
+            match (bound.lower == *holds, scale > 0) {
+                (true, true) => low = Expr::binary(BinaryOp::Max, low, limit),
+                (true, false) => high = Expr::binary(BinaryOp::Min, high, limit),
+                (false, true) => high = Expr::binary(BinaryOp::Min, high, from(limit, -1)),
+                (false, false) => low = Expr::binary(BinaryOp::Max, low, from(limit, 1)),
+            }
+        }
+    }
+    let program = Program { tensors: tensors.to_vec(), definitions: vec![] };
+    let function = |op, a: &Expr, b: &Expr| function_of(&program, 0, &Expr::binary(op, a.clone(), b.clone()));
+    let length = function(BinaryOp::Sub, &high, &low)?;
+    let (first, last) = (function(BinaryOp::Add, &low, &rest)?, function(BinaryOp::Add, &high, &rest)?);
+    let source = first.source.clone().filter(|s| Some(s) == last.source.as_ref() && s.otherwise.is_empty())?;
+    if length.source.as_ref().is_some_and(|s| *s != source) || source.element.iter().flatten().any(|i| uses(i, *var)) {
+        return None;
+    }
+    let (lower, upper) = match merged(good(&length, &first, &last, extent.into()))[..] {
+        [interval] => interval,
+        _ => return None,
+    };
+    let whole = type_range(tensors[source.tensor.0 as usize].dtype)?;
+    let (lower, upper) = (i64::try_from(lower.max(whole.0)).ok()?, i64::try_from(upper.min(whole.1)).ok()?);
+    Some(IndexRange { tensor: source.tensor, offset: source.offset, stride: source.stride, lower, upper })
+}
+
+/// The elements with which there is no sum of indices, or all are inside.
+fn good(length: &Function, first: &Function, last: &Function, extent: i128) -> Vec<(i128, i128)> {
+    let mut out = vec![];
+    for l in &length.pieces {
+        for a in &first.pieces {
+            for z in &last.pieces {
+                let (lo, hi) = (l.lo.max(a.lo).max(z.lo), l.hi.min(a.hi).min(z.hi));
+                for (lo, hi, sign) in signs(lo, hi, l.slope, l.base) {
+                    if sign < 0 {
+                        out.push((lo, hi));
+                        continue;
+                    }
+                    let above = signs(lo, hi, a.slope, a.base).into_iter().filter(|p| p.2 >= 0);
+                    let inside = above.flat_map(|(lo, hi, _)| signs(lo, hi, z.slope, z.base - extent));
+                    out.extend(inside.filter(|p| p.2 < 0).map(|(lo, hi, _)| (lo, hi)));
+                }
+            }
+        }
+    }
+    out
+}
+
+fn uses(index: &Index, var: Var) -> bool {
+    let of = |a: &Affine| a.uses(var);
+    match index {
+        Index::Affine(a) => of(a),
+        Index::Value(e) => e.any(&mut |e| match e {
+            Expr::Index(a) => of(a),
+            Expr::Load(access) => access.affine_forms().any(of),
+            _ => false,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::{BufferId, CompareOp};
+    use crate::poly::statement::Role;
+    use crate::runtime::DType;
+
+    /// Runs over all elements of a small range: the interval is exact.
+    #[test]
+    fn intervals_are_exact() {
+        let (extent, count) = (9, 7);
+        let tensors = [TensorDecl::new("s", DType::I64, [4], Role::Input)];
+        let iterators = [Iterator::new("c", 4), Iterator::new("v", count)];
+        let s = || Expr::load(BufferId(0), vec![Affine::var(Var(0))]);
+        let index = |scale: i64, offset: i64| Expr::Index(Affine::constant(offset).plus(Var(1), scale));
+        let mut found = 0;
+        for (scale, offset) in [(1, 0), (1, 2), (-1, 6), (-1, 8)] {
+            for (op, minus) in [(BinaryOp::Sub, true), (BinaryOp::Add, false)] {
+                for (compare, holds) in [CompareOp::Ge, CompareOp::Gt, CompareOp::Le, CompareOp::Lt]
+                    .into_iter()
+                    .flat_map(|c| [(c, true), (c, false)])
+                {
+                    for (of, by) in [(1, 0), (1, -3), (-1, 5)] {
+                        let value = Expr::binary(op, index(scale, offset), s());
+                        let condition = (Expr::compare(compare, index(of, by), s()), holds);
+                        let range = conditional_range(&tensors, &iterators, &[condition], &value, extent);
+                        let inside = |x: i64| {
+                            (0..count).all(|v| {
+                                let (l, at) = (of * v + by, scale * v + offset + if minus { -x } else { x });
+                                let truth = match compare {
+                                    CompareOp::Ge => l >= x,
+                                    CompareOp::Gt => l > x,
+                                    CompareOp::Le => l <= x,
+                                    _ => l < x,
+                                };
+                                truth != holds || (0..extent).contains(&at)
+                            })
+                        };
+                        let Some(range) = range else { continue };
+                        found += 1;
+                        for x in -40..40 {
+                            assert_eq!((range.lower..=range.upper).contains(&x), inside(x), "{x} {range:?} {value:?}");
+                        }
+                    }
+                }
+            }
+        }
+        assert!(found > 40, "{found}");
+    }
+
+    #[test]
+    fn other_conditions_are_not_judged() {
+        let tensors = [TensorDecl::new("s", DType::I64, [7], Role::Input)];
+        let iterators = [Iterator::new("c", 7), Iterator::new("v", 7)];
+        let s = |of: u32| Expr::load(BufferId(0), vec![Affine::var(Var(of))]);
+        let v = || Expr::Index(Affine::var(Var(1)));
+        let range =
+            |value: Expr, condition: Expr| conditional_range(&tensors, &iterators, &[(condition, true)], &value, 7);
+        let value = |of: u32| Expr::binary(BinaryOp::Sub, v(), s(of));
+        let at_least = |of: u32| Expr::compare(CompareOp::Ge, v(), s(of));
+        let found = range(value(0), at_least(0)).expect("an interval");
+        assert_eq!((found.lower, found.upper), (0, i64::MAX));
+        // the iterator chooses the element; another element; no bound
+        assert_eq!(range(value(1), at_least(1)), None);
+        assert_eq!(range(value(0), at_least(1)), None);
+        assert_eq!(range(value(0), Expr::compare(CompareOp::Ne, v(), s(0))), None);
+    }
+}
