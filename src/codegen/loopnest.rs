@@ -191,6 +191,35 @@ impl LoopNest {
         &self.buffers[id.0 as usize]
     }
 
+    /// Replaces statements inside of the phases, outer ones first, by what `f` makes of them, where it makes something; it gets what holds there.
+    /// A phase stays one statement, and what `f` has made is not looked at again.
+    pub fn replace_statements(&mut self, f: &mut impl FnMut(&mut LoopNest, &Stmt, &Facts) -> Option<Vec<Stmt>>) {
+        let facts = Facts::new(self.vars.len());
+        let phases = std::mem::take(&mut self.body);
+        self.body = phases.into_iter().map(|phase| self.replaced_inside(phase, &facts, f)).collect();
+    }
+
+    fn replaced_inside(
+        &mut self,
+        stmt: Stmt,
+        facts: &Facts,
+        f: &mut impl FnMut(&mut LoopNest, &Stmt, &Facts) -> Option<Vec<Stmt>>,
+    ) -> Stmt {
+        let mut inside = facts.clone();
+        stmt.enter(&mut inside);
+        stmt.map_body(|body| {
+            let mut out = vec![];
+            for stmt in body {
+                stmt.bind(&mut inside);
+                match f(self, &stmt, &inside) {
+                    Some(parts) => out.extend(parts),
+                    None => out.push(self.replaced_inside(stmt, &inside, f)),
+                }
+            }
+            out
+        })
+    }
+
     /// The interval of an integer expression; `None` where it may have wrapped around, and of floats and u64.
     pub fn exact_range(&self, e: &Expr, facts: &Facts) -> Option<Interval> {
         let (dtype, elements) = (|b: BufferId| self.buffer(b).dtype, |b: BufferId| self.buffer(b).elements);

@@ -7,6 +7,7 @@
 //!
 //! The distance is read before the loop.
 
+use crate::codegen::loopnest::dynamic_loops::{substituted, vector_of};
 use crate::codegen::loopnest::invariant::may_read;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::expr::interval::Facts;
@@ -17,9 +18,12 @@ const VECTOR: i64 = 64;
 
 /// Makes vectors in the loops of a nest.
 pub fn vectorize(nest: &mut LoopNest) {
-    let phases = std::mem::take(&mut nest.body);
-    let facts = Facts::new(nest.vars.len());
-    nest.body = phases.into_iter().map(|phase| Versions { nest }.inside(phase, &facts)).collect();
+    nest.replace_statements(&mut |nest, stmt, facts| match stmt {
+        Stmt::Loop { var, lower, upper, step: 1, kind: LoopKind::Serial, body } => {
+            Versions { nest }.versions(&Serial { var: *var, lower, upper, body }, facts)
+        }
+        _ => None,
+    });
 }
 
 struct Versions<'a> {
@@ -35,28 +39,6 @@ struct Serial<'a> {
 }
 
 impl Versions<'_> {
-    /// A statement with vectors in the loops inside of it.
-    fn inside(&mut self, stmt: Stmt, facts: &Facts) -> Stmt {
-        let mut inside = facts.clone();
-        stmt.enter(&mut inside);
-        stmt.map_body(|body| self.statements(body, &mut inside))
-    }
-
-    fn statements(&mut self, body: Vec<Stmt>, facts: &mut Facts) -> Vec<Stmt> {
-        let mut out = vec![];
-        for stmt in body {
-            stmt.bind(facts);
-            if let Stmt::Loop { var, lower, upper, step: 1, kind: LoopKind::Serial, body } = &stmt
-                && let Some(versions) = self.versions(&Serial { var: *var, lower, upper, body }, facts)
-            {
-                out.extend(versions);
-                continue;
-            }
-            out.push(self.inside(stmt, facts));
-        }
-        out
-    }
-
     /// The loop in vectors where its distance allows it; `None` where it has none that is read before it.
     fn versions(&mut self, l: &Serial, facts: &Facts) -> Option<Vec<Stmt>> {
         let distance = self.distance(l, facts)?;
@@ -86,22 +68,21 @@ impl Versions<'_> {
         ];
         let length = Affine::var(to).plus(from, -1);
         let place = Affine::var(from).plus(block, lanes).plus(lane, 1);
-        let serial = |var, lower, upper, kind, body| Stmt::Loop { var, lower, upper, step: 1, kind, body };
-        let (zero, end) = (vec![Bound::constant(0)], vec![Bound::constant(lanes)]);
-        let vector = serial(lane, zero.clone(), end, LoopKind::Vector, at(l.body, l.var, &place));
+        let serial = |var, lower, upper, body| Stmt::Loop { var, lower, upper, step: 1, kind: LoopKind::Serial, body };
+        let vector = vector_of(lane, lanes, at(l.body, l.var, &place));
         let count = vec![Bound { affine: length.clone(), divisor: lanes }];
         let done = Bound { affine: Affine::var(from).plus(blocks, lanes), divisor: 1 };
         let tail = [l.lower, &[done]].concat();
         let body = vec![
-            serial(block, zero, count, LoopKind::Serial, vec![vector]),
+            serial(block, vec![Bound::constant(0)], count, vec![vector]),
             Stmt::Let { var: blocks, value: length, divisor: lanes },
-            serial(rest, tail, l.upper.to_vec(), LoopKind::Serial, at(l.body, l.var, &Affine::var(rest))),
+            serial(rest, tail, l.upper.to_vec(), at(l.body, l.var, &Affine::var(rest))),
         ];
         let far = Affine::var(least).offset(-lanes);
         let near = far.scale(-1).offset(-1);
         out.push(Stmt::If { conditions: vec![far], body });
         let (lower, upper) = (l.lower.to_vec(), l.upper.to_vec());
-        let one_by_one = serial(l.var, lower, upper, LoopKind::Serial, l.body.to_vec());
+        let one_by_one = serial(l.var, lower, upper, l.body.to_vec());
         out.push(Stmt::If { conditions: vec![near], body: vec![one_by_one] });
         Some(out)
     }
@@ -197,14 +178,7 @@ fn is_plain(access: &Access, var: Var) -> bool {
 /// A body of stores with another form for the index of the loop.
 fn at(body: &[Stmt], var: Var, to: &Affine) -> Vec<Stmt> {
     let mut map = |v: Var| if v == var { to.clone() } else { Affine::var(v) };
-    let mut each = |stmt: &Stmt| match stmt {
-        Stmt::Store { buffer, index, value, reduce } => {
-            let index = index.iter().map(|i| i.substitute(&mut map)).collect();
-            Stmt::Store { buffer: *buffer, index, value: value.substitute(&mut map), reduce: *reduce }
-        }
-        other => other.clone(),
-    };
-    body.iter().map(&mut each).collect()
+    body.iter().map(|s| substituted(s, &mut map)).collect()
 }
 
 #[cfg(test)]

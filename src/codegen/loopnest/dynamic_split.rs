@@ -31,10 +31,7 @@ const FAR: i64 = 1 << 50;
 
 /// Divides the loops of a nest.
 pub fn divide(nest: &mut LoopNest) {
-    let phases = std::mem::take(&mut nest.body);
-    let facts = Facts::new(nest.vars.len());
-    // a phase stays one statement
-    nest.body = phases.into_iter().map(|phase| Divider { nest }.inside(phase, &facts)).collect();
+    nest.replace_statements(&mut |nest, stmt, facts| Divider { nest }.parts(stmt, facts));
 }
 
 struct Divider<'a> {
@@ -74,33 +71,18 @@ struct Serial {
 }
 
 impl Divider<'_> {
-    /// A statement with divided loops inside of it.
-    fn inside(&mut self, stmt: Stmt, facts: &Facts) -> Stmt {
-        let mut inside = facts.clone();
-        stmt.enter(&mut inside);
-        stmt.map_body(|body| self.statements(body, &mut inside))
-    }
-
-    fn statements(&mut self, body: Vec<Stmt>, facts: &mut Facts) -> Vec<Stmt> {
-        let mut out = vec![];
-        for stmt in body {
-            stmt.bind(facts);
-            let serial = match &stmt {
-                Stmt::Loop { var, lower, upper, step: 1, kind: LoopKind::Serial, body } if is_innermost(body) => {
-                    Some((Serial { var: *var, lower: lower.clone(), upper: upper.clone(), body: body.clone() }, None))
-                }
-                _ => self.in_chunks(&stmt, facts),
-            };
-            let mut budget = PARTS;
-            match serial.and_then(|(l, rest)| Some((self.divided(&l, facts, &mut budget)?, rest))) {
-                Some((parts, rest)) => {
-                    out.extend(parts);
-                    out.extend(rest);
-                }
-                None => out.push(self.inside(stmt, facts)),
+    /// The parts of a loop; `None` where it is not divided.
+    fn parts(&mut self, stmt: &Stmt, facts: &Facts) -> Option<Vec<Stmt>> {
+        let (l, rest) = match stmt {
+            Stmt::Loop { var, lower, upper, step: 1, kind: LoopKind::Serial, body } if is_innermost(body) => {
+                (Serial { var: *var, lower: lower.clone(), upper: upper.clone(), body: body.clone() }, None)
             }
-        }
-        out
+            stmt => self.in_chunks(stmt, facts)?,
+        };
+        let mut budget = PARTS;
+        let mut parts = self.divided(&l, &mut facts.clone(), &mut budget)?;
+        parts.extend(rest);
+        Some(parts)
     }
 
     /// A long vector as a loop over chunks, and the vector of what they leave.
