@@ -285,28 +285,25 @@ impl<'a> Selector<'a> {
 
     /// Selects `body` for where all conditions hold.
     pub fn under(&mut self, conditions: &[Affine], body: &mut dyn FnMut(&mut Self) -> Selected<()>) -> Selected<()> {
-        let (mut dynamic, before) = (vec![], self.masked.len());
+        let (mut dynamic, mut masked) = (vec![], vec![]);
         let (mut first, mut end) = (self.chunk.first as i64, (self.chunk.first + self.chunk.count) as i64);
         for c in conditions {
             let c = self.resolve(c);
             match self.facts.decide(&c) {
                 Some(true) => {}
-                Some(false) => {
-                    self.masked.truncate(before);
-                    return Ok(());
-                }
+                Some(false) => return Ok(()),
                 None if !c.uses(LANE) => dynamic.push(c),
                 None => match lane_range(&c) {
                     Some((from, to)) => (first, end) = (first.max(from), end.min(to)),
-                    None => self.masked.push(c),
+                    None => masked.push(c),
                 },
             }
         }
         if first >= end {
-            self.masked.truncate(before);
             return Ok(());
         }
-        let (chunk, facts) = (self.chunk, self.facts.clone());
+        let (chunk, facts, before) = (self.chunk, self.facts.clone(), self.masked.len());
+        self.masked.extend(masked);
         self.chunk = Chunk { first: first as u8, count: (end - first) as u8, ..chunk };
         self.facts.set_range(LANE, (first, end - 1));
         if dynamic.is_empty() {
