@@ -297,7 +297,9 @@ impl Selector<'_> {
 
 #[cfg(test)]
 mod tests {
+    use crate::codegen::Target;
     use crate::codegen::loopnest::parse;
+    use crate::codegen::select::lower;
     use crate::codegen::select::tests::check;
     use crate::codegen::vcode::Inst;
 
@@ -370,5 +372,25 @@ mod tests {
         assert_eq!(gathers("@(((index(3*p) / i64(4)) + i64(2)) + index(k))"), 0);
         assert_eq!(gathers("@(index(k) - (index(p) / i64(-9)))"), 0);
         assert!(gathers("@((index(k + p) / i64(2)) + index(k))") > 0);
+    }
+
+    #[test]
+    fn iterations_are_expected_where_loops_around_do_not_matter() {
+        let expected = |bounds: &str| {
+            let text = format!(
+                "kernel k {{ P: i32[9] argument 0; X: f32[160] argument 1; Y: f32[160] argument 2 written;
+                 parallel once in 0..1 {{ for i in 0..8 {{
+                   let end = clamp(cast i64(P[i]), 0, 160) about 40; for k in {bounds} {{ Y[k] = X[k]; }} }} }} }}"
+            );
+            let functions = lower(&parse::nest(&text).unwrap(), &Target::avx512()).unwrap();
+            functions[0].insts.iter().find_map(|i| match i {
+                Inst::Expect { iterations, .. } => Some(*iterations),
+                _ => None,
+            })
+        };
+        assert_eq!(expected("0..min(end, 160)"), Some(40));
+        assert_eq!(expected("0..min(end, 30)"), Some(30));
+        // a block of which the limit may be before, in or after
+        assert_eq!(expected("20*i..min(end, 20*i + 20)"), None);
     }
 }

@@ -1,7 +1,6 @@
 //! Choices among candidates, and that each is proven.
 
 use super::*;
-use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::language;
 use crate::language::lowered::Computation;
 use crate::poly::normalize::{array_expansion, index_set_split};
@@ -514,24 +513,4 @@ fn long_triangles_have_candidates() {
              best[lo][lo+len] max= best[lo][k] + best[k][lo+len] + v[lo] * v[k] * v[lo+len] }",
     );
     assert!(found.len() > 4);
-}
-
-#[test]
-fn the_part_of_a_loop_that_keeps_a_limit_from_data_is_priced_by_its_share() {
-    // of 79 blocks one reads elements that are no neighbours
-    let (_, tiled, found) = planned(
-        "loop knapsack(N = 50, C = 20000) { in i32 weight[N]  out i32 best[N + 1][C + 1]
-           for c in 0..C + 1 best[0][c] = 0
-           for i in 0..N for c in 0..C + 1 {
-             best[i + 1][c] = best[i][c]
-             if i32(c) >= weight[i]
-               best[i + 1][c] = max(best[i][c], best[i][min(C, max(0, c - i64(weight[i])))] + 1) } }",
-    );
-    let vectors = |c: &Candidate| {
-        let mut any = false;
-        c.nest.body[1].visit(&mut |s| any |= matches!(s, Stmt::Loop { kind: LoopKind::Vector, .. }));
-        any
-    };
-    let chosen = found.iter().find(|c| c.tiled.schedule == tiled.schedule).unwrap();
-    assert!(vectors(chosen), "{}", chosen.nest);
 }
