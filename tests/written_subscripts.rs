@@ -224,6 +224,25 @@ fn subscripts_count_where_their_condition_holds() {
     check(text, &given, &[&after, &s, &y]);
 }
 
+/// A conversion to a narrow type wraps around: all elements are good where all its values are, and others are checked by the run.
+#[test]
+fn narrowed_subscripts_wrap_around() {
+    let text = |n: i32, cast: &str| {
+        format!(
+            "loop p(N = {n}) {{ in i32 q[4]\n in i32 x[N]\n out i32 y[4]\n for i in 0..4 y[i] = x[i64({cast}(q[i]))] }}"
+        )
+    };
+    let x: Vec<i32> = (0..256).collect();
+    let q = i32s(&[300, -1, 65536 + 7, i32::MIN]);
+    check(&text(256, "u8"), &[("q", &q), ("x", &i32s(&x))], &[&[44, 255, 7, 0]]);
+    let few = i32s(&[300, 0, 65536 + 7, i32::MIN]);
+    check(&text(200, "u8"), &[("q", &few), ("x", &i32s(&x[..200]))], &[&[44, 0, 7, 0]]);
+    for result in results(&text(200, "u8"), &[("q", &q), ("x", &i32s(&x[..200]))]) {
+        let message = result.unwrap_err().to_string();
+        assert!(message.contains("index 255 ") && message.contains("outside of 0..=199"), "{message}");
+    }
+}
+
 /// Subscripts out of several elements, or of an index and an element, have no range of one array that a run could check before it.
 #[test]
 fn subscripts_of_indices_and_elements_are_checked_by_the_run() {

@@ -9,7 +9,8 @@
 
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
 use crate::poly::analysis::conditional_range::conditional_range;
-use crate::poly::analysis::index_range::{IndexRange, element_range, is_inside, type_range};
+use crate::poly::analysis::element_function::type_range;
+use crate::poly::analysis::index_range::{IndexRange, element_range, is_inside};
 use crate::poly::schedule::{Node, SequencePart};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{ElementRange, Iterator, Role, Statement, StatementId, TensorDecl};

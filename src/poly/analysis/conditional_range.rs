@@ -6,7 +6,8 @@
 
 use crate::expr::dynamic_bounds::{DynamicBound, conjunction};
 use crate::expr::{Affine, BinaryOp, Expr, Index, Scalar, Var};
-use crate::poly::analysis::index_range::{Function, IndexRange, function_of, merged, signs, type_range};
+use crate::poly::analysis::element_function::{Function, function_of, merged, signs, type_range};
+use crate::poly::analysis::index_range::IndexRange;
 use crate::poly::statement::{Iterator, Program, TensorDecl, ranges};
 
 /// The elements that keep a subscript inside of `0..extent` where all `conditions` are as said; `None` where that is no interval of one
@@ -55,6 +56,9 @@ pub fn conditional_range(
     let function = |op, a: &Expr, b: &Expr| function_of(&program, 0, &Expr::binary(op, a.clone(), b.clone()));
     let length = function(BinaryOp::Sub, &high, &low)?;
     let (first, last) = (function(BinaryOp::Add, &low, &rest)?, function(BinaryOp::Add, &high, &rest)?);
+    if ![&length, &first, &last].iter().all(|f| f.is_whole) {
+        return None;
+    }
     let source = first.source.clone().filter(|s| Some(s) == last.source.as_ref() && s.otherwise.is_empty())?;
     if length.source.as_ref().is_some_and(|s| *s != source) || source.element.iter().flatten().any(|i| uses(i, *var)) {
         return None;

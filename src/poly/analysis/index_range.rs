@@ -8,7 +8,8 @@
 //! intervals of its operations, or `Unsupported`, never an unchecked access.
 
 use crate::expr::narrow::{Interval, range_over_elements};
-use crate::expr::{Access, Affine, BinaryOp, BufferId, CompareOp, Expr, Index};
+use crate::expr::{Affine, BufferId, Expr, Index};
+use crate::poly::analysis::element_function::{function_of, merged, signs, type_range};
 use crate::poly::statement::{Definition, ElementRange, Iterator, Program, Role, TensorDecl, ranges};
 use crate::runtime::{DType, Error, Result};
 use serde::{Deserialize, Serialize};
@@ -79,10 +80,10 @@ fn add(ranges: &mut Vec<IndexRange>, new: IndexRange) {
 }
 
 /// Returns the interval in which the elements of a tensor must lie for `value` to be in `0..extent` for all values of the iterators; `None` where
-/// their type suffices.
+/// their type suffices. It is exact.
 ///
 /// # Errors
-/// `Unsupported` for a value that is not of elements of one tensor.
+/// `Unsupported` for a value that is not of elements of one tensor, or wraps around in a conversion to a type that is too narrow for them.
 pub fn element_range(
     tensors: &[TensorDecl],
     iterators: &[Iterator],
@@ -93,7 +94,13 @@ pub fn element_range(
     let mut tensors = tensors.to_vec();
     let of = (BufferId(tensors.len() as u32), 0);
     tensors.push(TensorDecl::new("bound", DType::I64, [extent], Role::Input));
-    range_of(&Program { tensors, definitions: vec![] }, iterators, of, value)
+    let program = Program { tensors, definitions: vec![] };
+    let range = range_of(&program, iterators, of, value)?;
+    let wraps = || function_of(&program, 0, &without_iterators(iterators, value).0).is_some_and(|f| !f.is_whole);
+    if range.is_some() && wraps() {
+        return Err(Error::Unsupported("a bound or a subscript that wraps around".into()));
+    }
+    Ok(range)
 }
 
 /// Returns the interval in which the elements of the index tensor must lie for dimension `d` of a tensor, subscripted by
@@ -111,7 +118,7 @@ fn range_of(
     let known = operations_range(&program.tensors, iterators, value);
     let inside = known.is_some_and(|(low, high)| 0 <= low && high < tensor.shape[d]);
     let function = function_of(program, program.definitions.len(), &of_data);
-    if inside && (function.is_none() || (least, most) != (0, 0)) {
+    if inside && (function.as_ref().is_none_or(|f| !f.is_whole) || (least, most) != (0, 0)) {
         return Ok(None);
     }
     let Some(function) = function else { return Err(may_be_outside(tensor, d, value, known)) };
@@ -148,18 +155,6 @@ fn range_of(
         lower: lower as i64,
         upper: upper as i64,
     }))
-}
-
-/// Intervals in their order, those that meet as one.
-pub(super) fn merged(mut intervals: Vec<(i128, i128)>) -> Vec<(i128, i128)> {
-    intervals.sort_unstable();
-    intervals.into_iter().fold(vec![], |mut merged: Vec<(i128, i128)>, (lo, hi)| {
-        match merged.last_mut() {
-            Some(last) if lo <= last.1 + 1 => last.1 = last.1.max(hi),
-            _ => merged.push((lo, hi)),
-        }
-        merged
-    })
 }
 
 /// The error of a subscript that is neither inside by its operations nor of elements of one tensor.
@@ -204,234 +199,10 @@ fn operations_range(tensors: &[TensorDecl], iterators: &[Iterator], value: &Expr
     range_over_elements(&|b| tensors[b.0 as usize].dtype, &elements, &bounds, value)
 }
 
-/// Elements of a tensor known from outside.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct Source {
-    pub tensor: BufferId,
-    pub offset: u64,
-    pub stride: u64,
-    /// Values that stand for elements outside of guards.
-    pub otherwise: Vec<i128>,
-    /// Subscripts of the element, and of those of temporaries that hold it: two elements of one tensor are two numbers.
-    pub element: Vec<Vec<Index>>,
-}
-
-/// On `lo..=hi` the value is `slope·x + base`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
-    pub lo: i128,
-    pub hi: i128,
-    pub slope: i128,
-    pub base: i128,
-}
-
-/// A piecewise affine function of one element of `source`, or a constant.
-pub(super) struct Function {
-    pub source: Option<Source>,
-    pub pieces: Vec<Piece>,
-}
-
-/// Beyond every integer type, and small enough for products.
-const INFINITY: i128 = 1 << 80;
-
-/// The values of an integer type; `None` for others.
-pub fn type_range(dtype: DType) -> Option<(i128, i128)> {
-    match dtype {
-        DType::I64 => Some((i64::MIN.into(), i64::MAX.into())),
-        DType::I32 => Some((i32::MIN.into(), i32::MAX.into())),
-        DType::I16 => Some((i16::MIN.into(), i16::MAX.into())),
-        DType::I8 => Some((i8::MIN.into(), i8::MAX.into())),
-        DType::U64 => Some((0, u64::MAX.into())),
-        DType::U32 => Some((0, u32::MAX.into())),
-        DType::U16 => Some((0, u16::MAX.into())),
-        DType::U8 => Some((0, 255)),
-        DType::Bool => Some((0, 1)),
-        _ => None,
-    }
-}
-
-/// The function that an expression is, through temporaries that the first `before` definitions assign.
-pub(super) fn function_of(program: &Program, before: usize, e: &Expr) -> Option<Function> {
-    match e {
-        Expr::Const(s) => {
-            let value = match s.dtype {
-                DType::I64 => s.bits as i64 as i128,
-                DType::I32 => s.bits as i32 as i128,
-                _ => return None,
-            };
-            Some(Function { source: None, pieces: vec![Piece { lo: -INFINITY, hi: INFINITY, slope: 0, base: value }] })
-        }
-        Expr::Load(access) => load(program, before, access),
-        Expr::Cast(to, a) => {
-            let (low, high) = type_range(*to)?;
-            let mut f = function_of(program, before, a)?;
-            f.pieces = f.pieces.iter().flat_map(|p| within(*p, low, high)).collect();
-            Some(f)
-        }
-        Expr::Binary(op, a, b) => {
-            let (a, b) = (function_of(program, before, a)?, function_of(program, before, b)?);
-            combine(a, b, |x, y, out| {
-                let piece = |slope, base| Piece { slope, base, ..x };
-                match op {
-                    BinaryOp::Add => out.push(piece(x.slope + y.slope, x.base + y.base)),
-                    BinaryOp::Sub => out.push(piece(x.slope - y.slope, x.base - y.base)),
-                    BinaryOp::Mul if y.slope == 0 => out.push(scaled(x, y.base)?),
-                    BinaryOp::Mul if x.slope == 0 => out.push(scaled(Piece { lo: x.lo, hi: x.hi, ..y }, x.base)?),
-                    BinaryOp::Min | BinaryOp::Max => {
-                        for (lo, hi, sign) in signs(x.lo, x.hi, x.slope - y.slope, x.base - y.base) {
-                            let chosen = if (sign < 0) == (*op == BinaryOp::Min) { x } else { y };
-                            out.push(Piece { lo, hi, ..chosen });
-                        }
-                    }
-                    _ => return None,
-                }
-                Some(())
-            })
-        }
-        Expr::Select(condition, a, b) => {
-            let Expr::Compare(op, l, r) = &**condition else { return None };
-            let (l, r) = (function_of(program, before, l)?, function_of(program, before, r)?);
-            let truth = combine(l, r, |x, y, out| {
-                for (lo, hi, sign) in signs(x.lo, x.hi, x.slope - y.slope, x.base - y.base) {
-                    let holds = match op {
-                        CompareOp::Eq => sign == 0,
-                        CompareOp::Ne => sign != 0,
-                        CompareOp::Lt => sign < 0,
-                        CompareOp::Le => sign <= 0,
-                        CompareOp::Gt => sign > 0,
-                        CompareOp::Ge => sign >= 0,
-                    };
-                    out.push(Piece { lo, hi, slope: 0, base: holds as i128 });
-                }
-                Some(())
-            })?;
-            let choose = |f: Function, wanted: i128| {
-                let truth = Function { source: truth.source.clone(), pieces: truth.pieces.clone() };
-                combine(f, truth, |x, t, out| {
-                    out.extend((t.base == wanted).then_some(x));
-                    Some(())
-                })
-            };
-            let (mut a, b) =
-                (choose(function_of(program, before, a)?, 1)?, choose(function_of(program, before, b)?, 0)?);
-            if a.source.is_some() && b.source.is_some() && a.source != b.source {
-                return None;
-            }
-            a.source = a.source.or(b.source);
-            a.pieces.extend(b.pieces);
-            Some(a)
-        }
-        Expr::Index(_) | Expr::Unary(..) | Expr::Compare(..) | Expr::Bitcast(..) => None,
-    }
-}
-
-fn load(program: &Program, before: usize, access: &Access) -> Option<Function> {
-    let tensor = &program.tensors[access.buffer.0 as usize];
-    let outside = access.otherwise.filter(|_| !access.guard.is_empty()).map(|s| match s.dtype {
-        DType::I32 => s.bits as i32 as i128,
-        _ => s.bits as i64 as i128,
-    });
-    if tensor.role == Role::Temporary {
-        let mut writers = program.definitions.iter().enumerate().filter(|(_, d)| d.target == access.buffer);
-        let ((writer, definition), None) = (writers.next()?, writers.next()) else { return None };
-        if definition.reduce.is_some() || outside.is_some() || writer >= before {
-            return None;
-        }
-        // Subscripts decide only which component of the index tensor is read, so a component that is fixed by the reader
-        // survives where the temporary's own subscripts are plain iterators.
-        let mut body = definition.body.clone();
-        for (written, read) in definition.write.iter().zip(&access.index) {
-            if let ([(v, 1)], 0, Index::Affine(to)) = (&written.terms[..], written.constant, read)
-                && to.is_constant()
-            {
-                body = body.substitute(&mut |var| {
-                    if var == *v { to.clone() } else { Affine::var(var) }
-                });
-            }
-        }
-        let mut function = function_of(program, writer, &body)?;
-        if let Some(source) = &mut function.source {
-            source.element.push(access.index.clone());
-        }
-        return Some(function);
-    }
-    if tensor.role.is_written() {
-        return None;
-    }
-    let (lo, hi) = type_range(tensor.dtype)?;
-    let fixed = match (access.index.last(), tensor.shape.last()) {
-        (Some(Index::Affine(a)), Some(&extent)) if a.is_constant() && extent > 1 => {
-            Some((u64::try_from(a.constant).ok()?, extent as u64))
-        }
-        _ => None,
-    };
-    let (offset, stride) = fixed.unwrap_or((0, 1));
-    let (otherwise, element) = (outside.into_iter().collect(), vec![access.index.clone()]);
-    let source = Source { tensor: access.buffer, offset, stride, otherwise, element };
-    Some(Function { source: Some(source), pieces: vec![Piece { lo, hi, slope: 1, base: 0 }] })
-}
-
-/// Applies `f` to the two functions' pieces on each common interval.
-fn combine(
-    a: Function,
-    b: Function,
-    mut f: impl FnMut(Piece, Piece, &mut Vec<Piece>) -> Option<()>,
-) -> Option<Function> {
-    let source = match (a.source, b.source) {
-        (Some(x), Some(y)) if x != y => return None,
-        (x, y) => x.or(y),
-    };
-    let mut pieces = vec![];
-    for x in &a.pieces {
-        for y in &b.pieces {
-            let (lo, hi) = (x.lo.max(y.lo), x.hi.min(y.hi));
-            if lo <= hi {
-                f(Piece { lo, hi, ..*x }, Piece { lo, hi, ..*y }, &mut pieces)?;
-            }
-        }
-    }
-    Some(Function { source, pieces })
-}
-
-fn scaled(p: Piece, factor: i128) -> Option<Piece> {
-    let small = factor.abs() < 1 << 40 && p.slope.abs() < 1 << 40 && p.base.abs() < 1 << 80;
-    small.then(|| Piece { slope: p.slope * factor, base: p.base * factor, ..p })
-}
-
-/// The part of a piece whose values lie in `low..=high`.
-fn within(p: Piece, low: i128, high: i128) -> Vec<Piece> {
-    let mut out = vec![];
-    for (lo, hi, sign) in signs(p.lo, p.hi, p.slope, p.base - low) {
-        if sign >= 0 {
-            let below = signs(lo, hi, p.slope, p.base - high).into_iter().filter(|s| s.2 <= 0);
-            out.extend(below.map(|(lo, hi, _)| Piece { lo, hi, ..p }));
-        }
-    }
-    out
-}
-
-/// Divides `lo..=hi` by the sign of `slope·x + base`.
-pub(super) fn signs(lo: i128, hi: i128, slope: i128, base: i128) -> Vec<(i128, i128, i128)> {
-    if slope == 0 {
-        return vec![(lo, hi, base.signum())];
-    }
-    // The first x (for a positive slope) at which the value is at least 0, and at least 1.
-    let up = slope.signum();
-    let steep = slope.abs();
-    let ceil = |n: i128| -((-n).div_euclid(steep));
-    let (zero, one) = if up > 0 { (ceil(-base), ceil(1 - base)) } else { (ceil(base), ceil(base + 1)) };
-    // For a negative slope the roles of negative and positive are exchanged: values fall from positive to negative.
-    [(lo, hi.min(zero - 1), -up), (lo.max(zero), hi.min(one - 1), 0), (lo.max(one), hi, up)]
-        .into_iter()
-        .filter(|p| p.0 <= p.1)
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expr::Scalar;
-    use crate::expr::Var;
+    use crate::expr::{Access, BinaryOp, CompareOp, Scalar, Var};
     use crate::poly::statement::TensorDecl;
 
     const N: i64 = 10;
@@ -579,18 +350,5 @@ mod tests {
         let small = Expr::cast(DType::I64, Expr::load(BufferId(2), vec![Affine::var(Var(0))]));
         assert_eq!(interval(small.clone()), (0, N - 1));
         assert_eq!(found(bin(BinaryOp::Min, small, c(9)), None).unwrap(), []);
-    }
-
-    #[test]
-    fn signs_divide_exactly() {
-        for slope in -3..=3 {
-            for base in -7..=7 {
-                let parts = signs(-10, 10, slope, base);
-                for x in -10i128..=10 {
-                    let sign = parts.iter().find(|p| (p.0..=p.1).contains(&x)).unwrap().2;
-                    assert_eq!(sign, (slope * x + base).signum(), "{slope}·{x} + {base}");
-                }
-            }
-        }
     }
 }

@@ -7,6 +7,7 @@ pub mod constant_factor;
 pub mod conversion;
 pub mod dependence;
 pub mod dynamic_loops;
+pub mod element_function;
 pub mod index_range;
 pub mod lanes;
 pub mod legality;
