@@ -224,6 +224,36 @@ fn subscripts_count_where_their_condition_holds() {
     check(text, &given, &[&after, &s, &y]);
 }
 
+/// A store under a condition touches nothing where the condition fails, however its subscript comes from data.
+#[test]
+fn stores_count_where_their_condition_holds() {
+    let text = "loop p(N = 8) { in i32 s[2]\n inout i32 y[N]
+        for c in 0..2 for v in 0..N if v >= s[c] y[v - s[c]] = i32(v) }";
+    let s = i32s(&[3, 1]);
+    check(text, &[("s", &s), ("y", &i32s(&[9; 8]))], &[&[1, 2, 3, 4, 5, 6, 7, 9]]);
+    let error = results(text, &[("s", &i32s(&[3, -1])), ("y", &i32s(&[9; 8]))]);
+    assert!(error.into_iter().all(|e| e.unwrap_err().to_string().contains("of tensor `s` lies outside of 0..=")));
+
+    let text = "loop p(N = 8) { in i32 s[1]\n inout i32 y[N]
+        for c in 0..1 for v in 0..N if v + s[c] < N y[v + s[c]] = y[v] }";
+    check(text, &[("s", &i32s(&[3])), ("y", &i32s(&[1, 2, 3, 4, 5, 6, 7, 8]))], &[&[1, 2, 3, 1, 2, 3, 1, 2]]);
+
+    // of elements that the program writes; the last branch but one leaves y as it is
+    let text = "loop p(N = 8) { inout i32 q[N]\n in i32 x[N]\n inout i32 y[N], z[N]
+        for i in 0..N q[i] -= 1
+        for i in 0..N if q[i] >= 0 && q[i] < N y[q[i]] = x[i]
+        for i in 0..N if q[i] == 2 z[q[i]] = 7 else if q[i] >= 0 && x[i] > 2 z[q[i]] = x[i] }";
+    let (q, x) = (i32s(&[0, 3, 9, 1, 0, 6, 2, 8]), i32s(&[1, 2, 3, 4, 5, 6, 7, 8]));
+    let given = [("q", &q), ("x", &x), ("y", &i32s(&[0; 8])), ("z", &i32s(&[0; 8]))];
+    let after = [-1, 2, 8, 0, -1, 5, 1, 7];
+    for result in results(text, &given) {
+        // 8 counts in z
+        assert!(result.unwrap_err().to_string().contains("index 8 "));
+    }
+    let text = text.replace("q[i] >= 0 && x[i] > 2", "q[i] >= 0 && q[i] < N && x[i] > 2");
+    check(&text, &given, &[&after, &[4, 7, 2, 0, 0, 6, 0, 8], &[4, 7, 7, 0, 0, 6, 0, 8]]);
+}
+
 /// A conversion to a narrow type wraps around: all elements are good where all its values are, and others are checked by the run.
 #[test]
 fn narrowed_subscripts_wrap_around() {

@@ -3,11 +3,11 @@
 //! In: a statement. Out: the statement, of which subscripts that read arrays which the program writes, or whose values are not a function of one element,
 //! are brought into their dimension unless their operations keep them there already, or what the program assigns; and what is to run just before it, two
 //! statements for each that keep the least and the greatest value of the subscript in tensors of [`Role::Check`]. In a branch of a selection, and of
-//! a target that keeps its value where a condition fails, only what the condition chooses counts. Where the condition bounds an index by the
+//! a target that keeps its value where a condition fails, only what the condition chooses counts; the element that is kept is read where it is written. Where the condition bounds an index by the
 //! element that is part of the subscript, an interval of the element says the same, which a run checks before it begins. A run ends with an error where a subscript
 //! has been outside. Invariant: no data lead out of an array.
 
-use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
+use crate::expr::{BinaryOp, BufferId, Expr, Index, Scalar, UnaryOp};
 use crate::poly::analysis::conditional_range::conditional_range;
 use crate::poly::analysis::element_function::type_range;
 use crate::poly::analysis::index_range::{IndexRange, element_range, is_inside};
@@ -58,10 +58,11 @@ impl<'a> SubscriptChecks<'a> {
 
     /// Brings the subscripts of a statement into their dimensions; returns the statements that record them.
     pub fn keep_inside(&mut self, s: &mut Statement) -> Vec<Statement> {
-        let of_target = target_conditions(s, &self.arrays[s.target.0 as usize]);
         let is_box = s.domain.is_empty();
+        let kept = Kept { dtype: self.arrays[s.target.0 as usize].dtype, index: s.subscripts(), statement: s };
         let mut walk = Walk { checks: self, iterators: &s.iterators, is_box, records: vec![] };
-        let body = walk.expression(&s.body, &[]);
+        let of_target = walk.target_conditions(&kept);
+        let body = walk.assigned(&s.body, &[], &kept, &of_target);
         let mut computed = vec![];
         for (d, e) in &s.computed {
             let e = walk.expression(e, &of_target);
@@ -149,6 +150,50 @@ struct Walk<'a, 'b> {
 }
 
 impl Walk<'_, '_> {
+    /// The conditions without which a statement leaves its target as it is, with subscripts that stay inside.
+    fn target_conditions(&mut self, kept: &Kept) -> Vec<Condition> {
+        let (conditions, body) = kept.conditions();
+        let mut out = vec![];
+        for (condition, holds) in conditions {
+            let condition = self.expression(condition, &out);
+            out.push((condition, holds));
+        }
+        if let Change::Where(condition) = self.change(body, kept, &out) {
+            out.push((condition, true));
+        }
+        out
+    }
+
+    fn change(&mut self, e: &Expr, kept: &Kept, conditions: &[Condition]) -> Change {
+        match e {
+            Expr::Select(condition, yes, no) => {
+                let condition = self.expression(condition, conditions);
+                let [yes, no] = [(yes, true), (no, false)].map(|(e, holds)| {
+                    let under = [conditions, &[(condition.clone(), holds)]].concat();
+                    self.change(e, kept, &under)
+                });
+                Change::of_select(condition, yes, no)
+            }
+            e if kept.is(e) => Change::Never,
+            _ => Change::Always,
+        }
+    }
+
+    /// The value `e` that a statement assigns. The element that it keeps has the subscripts of the target, which count where the statement changes it.
+    fn assigned(&mut self, e: &Expr, conditions: &[Condition], kept: &Kept, of_target: &[Condition]) -> Expr {
+        match e {
+            Expr::Select(condition, yes, no) => {
+                let condition = self.expression(condition, conditions);
+                let under = |holds| [conditions, &[(condition.clone(), holds)]].concat();
+                let branches = [(yes, true), (no, false)];
+                let [yes, no] = branches.map(|(e, holds)| self.assigned(e, &under(holds), kept, of_target));
+                Expr::select(condition, yes, no)
+            }
+            e if kept.is(e) => self.expression(e, of_target),
+            e => self.expression(e, conditions),
+        }
+    }
+
     /// `e`, which is used under conditions, with subscripts that stay inside.
     fn expression(&mut self, e: &Expr, conditions: &[Condition]) -> Expr {
         match e {
@@ -198,26 +243,66 @@ impl Walk<'_, '_> {
     }
 }
 
-/// The conditions without which a statement leaves its target as it is.
-fn target_conditions(s: &Statement, target: &TensorDecl) -> Vec<Condition> {
-    let element = Access { buffer: s.target, index: s.subscripts(), guard: vec![], otherwise: None };
-    let kept = |e: &Expr| match s.reduce {
-        // of either sign
-        Some(BinaryOp::Add) => [0.0, -0.0].iter().any(|&zero| *e == Expr::Const(Scalar::of(target.dtype, zero))),
-        Some(op) => Scalar::neutral(op, target.dtype).is_ok_and(|neutral| *e == Expr::Const(neutral)),
-        None => matches!(e, Expr::Load(read) if read.buffer == element.buffer && read.index == element.index),
-    };
-    let (mut body, mut out) = (&s.body, vec![]);
-    while let Expr::Select(condition, yes, no) = body {
-        let holds = match (kept(yes), kept(no)) {
-            (false, true) => true,
-            (true, false) => false,
-            _ => break,
-        };
-        out.push(((**condition).clone(), holds));
-        body = if holds { yes } else { no };
+/// The values with which a statement leaves its target as it is.
+struct Kept<'a> {
+    statement: &'a Statement,
+    /// The element that it assigns to.
+    index: Vec<Index>,
+    dtype: DType,
+}
+
+impl Kept<'_> {
+    fn is(&self, e: &Expr) -> bool {
+        match self.statement.reduce {
+            // of either sign
+            Some(BinaryOp::Add) => [0.0, -0.0].iter().any(|&zero| *e == Expr::Const(Scalar::of(self.dtype, zero))),
+            Some(op) => Scalar::neutral(op, self.dtype).is_ok_and(|neutral| *e == Expr::Const(neutral)),
+            None => matches!(e, Expr::Load(a) if a.buffer == self.statement.target && a.index == self.index),
+        }
     }
-    out
+
+    /// The conditions without each of which the statement keeps its target, and its value where they are as said.
+    fn conditions(&self) -> (Vec<(&Expr, bool)>, &Expr) {
+        let (mut body, mut out) = (&self.statement.body, vec![]);
+        while let Expr::Select(condition, yes, no) = body {
+            let holds = match (self.is(yes), self.is(no)) {
+                (false, true) => true,
+                (true, false) => false,
+                _ => break,
+            };
+            out.push((&**condition, holds));
+            body = if holds { yes } else { no };
+        }
+        (out, body)
+    }
+}
+
+/// Where a value changes the target of its statement.
+enum Change {
+    Never,
+    Always,
+    Where(Expr),
+}
+
+impl Change {
+    /// Of a selection whose branches change it so.
+    fn of_select(condition: Expr, yes: Change, no: Change) -> Change {
+        use Change::{Always, Never, Where};
+        let not = |e: &Expr| Expr::unary(UnaryOp::Not, e.clone());
+        let and = |a, b| Expr::binary(BinaryOp::And, a, b);
+        let or = |a, b| Expr::binary(BinaryOp::Or, a, b);
+        Where(match (yes, no) {
+            (Never, Never) => return Never,
+            (Always, Always) => return Always,
+            (Always, Never) => condition,
+            (Never, Always) => not(&condition),
+            (Always, Where(no)) => or(condition, no),
+            (Where(yes), Always) => or(not(&condition), yes),
+            (Never, Where(no)) => and(not(&condition), no),
+            (Where(yes), Never) => and(condition, yes),
+            (Where(yes), Where(no)) => or(and(condition.clone(), yes), and(not(&condition), no)),
+        })
+    }
 }
 
 fn of_check(target: BufferId, reduce: Option<BinaryOp>, body: Expr) -> Statement {
@@ -255,6 +340,13 @@ pub(super) fn checked_before<'s>(scop: &'s Scop, s: &'s Statement) -> Vec<&'s Ex
     let mut out = vec![];
     if s.domain.is_empty() {
         collect(scop, s, &s.body, &mut vec![], &mut out);
+        let target = scop.tensor(s.target);
+        let kept = Kept { dtype: target.dtype, index: s.subscripts(), statement: s };
+        let conditions: Vec<Condition> = kept.conditions().0.into_iter().map(|(e, holds)| (e.clone(), holds)).collect();
+        for (d, e) in &s.computed {
+            let extent = target.shape[*d];
+            out.extend(brought_inside(e).filter(|value| is_checked(scop, s, &conditions, value, extent)));
+        }
     }
     out
 }
@@ -273,19 +365,23 @@ fn collect<'s>(scop: &Scop, s: &Statement, e: &'s Expr, conditions: &mut Vec<Con
             let tensor = scop.tensor(access.buffer);
             for (index, &extent) in access.index.iter().zip(&tensor.shape) {
                 let Some(e) = index.value() else { continue };
-                let checked = |value: &&Expr| {
-                    let range = conditional_range(&scop.tensors, &s.iterators, conditions, value, extent);
-                    range.is_some_and(|r| {
-                        let known = ElementRange { offset: r.offset, stride: r.stride, lower: r.lower, upper: r.upper };
-                        scop.tensor(r.tensor).ranges.contains(&known)
-                    })
-                };
-                out.extend(brought_inside(e).filter(checked));
+                out.extend(brought_inside(e).filter(|value| is_checked(scop, s, conditions, value, extent)));
                 collect(scop, s, e, conditions, out);
             }
         }
         e => e.operands().for_each(|e| collect(scop, s, e, conditions, out)),
     }
+}
+
+/// Returns true if ranges of the arrays keep a subscript in `0..extent` wherever the conditions are as said.
+fn is_checked(scop: &Scop, s: &Statement, conditions: &[Condition], value: &Expr, extent: i64) -> bool {
+    let range = conditional_range(&scop.tensors, &s.iterators, conditions, value, extent);
+    range.is_some_and(|r| {
+        let covers = |known: &ElementRange| {
+            (known.offset, known.stride) == (r.offset, r.stride) && r.lower <= known.lower && known.upper <= r.upper
+        };
+        scop.tensor(r.tensor).ranges.iter().any(covers)
+    })
 }
 
 /// The value that a minimum and a maximum bring into a dimension.
