@@ -137,6 +137,24 @@ fn gathers_padding_functions_and_seeded_arrays() {
     }
 }
 
+/// Quotients by 0 and -1, and stores to places from data that are outside where their condition fails.
+#[test]
+fn divisors_of_zero_and_stores_under_conditions() {
+    if !has_gcc() {
+        return;
+    }
+    let text = "loop p(N = 12) { in i32 a[N], b[N]\n in u8 c[N]\n in i32 s[3]\n inout i32 q[N]\n inout i32 y[N], z[N], w[N], v[N]\n inout u8 u[N]
+        init { a[i] = i32(i * 7 - 40)  b[i] = i32(i % 4 - 2)  c[i] = u8(i % 3)  s[j] = i32(3 * j)  q[i] = i32(5 * i % 16 - 2)
+            y[i] = 1  z[i] = 2  w[i] = 3  v[i] = 4  u[i] = 5 }
+        for i in 0..N { y[i] = a[i] / b[i] + a[i] % b[i]  u[i] = u8(u[i] / c[i] + u[i] % c[i]) }
+        for j in 0..3 for i in 0..N { if i >= s[j] z[i - s[j]] = a[i]  if i + s[j] < N w[i + s[j]] += a[i] }
+        for i in 0..N { q[i] += 0  if q[i] >= 0 && q[i] < N v[q[i]] = a[i] } }";
+    let file = language::parse("t.tile", text).unwrap_or_else(|e| panic!("{e}"));
+    for (output, ours, theirs) in both(file, "text-conditions", &[], None) {
+        assert_eq!(difference(&ours, &theirs, 0.0), None, "{output}");
+    }
+}
+
 /// Groups of bytes that are packed before the loops are written as words, by a pointer to the memory of another argument.
 #[test]
 fn bytes_that_are_packed_as_words() {

@@ -273,6 +273,22 @@ fn narrowed_subscripts_wrap_around() {
     }
 }
 
+/// C has a branch where a store does not count, and quotients by zero as here.
+#[test]
+fn c_stores_where_the_condition_holds() {
+    let c = |statements: &str| {
+        let text = format!("loop p(N = 8) {{ in i32 r[N], x[N]\n inout i32 y[N], q[N]\n {statements} }}");
+        model(&text).explain(&Options::default(), Stage::C, None).unwrap()
+    };
+    let found = c("for i in 0..N if i >= r[i] y[i - r[i]] += x[i]");
+    let stored = "if (i >= ((int64_t)r[i])) {\n            y[i - (int64_t)r[i]] += x[i];\n        }";
+    assert!(found.contains(stored), "{found}");
+    let found = c("for i in 0..N { q[i] -= 1  if q[i] >= 0 y[q[i]] = x[i] else if x[i] > 3 y[i] = 2 }");
+    assert!(found.contains("if (q[i] >= 0) {") && found.contains("y[q[i]] = x[i];"), "{found}");
+    let found = c("for i in 0..N y[i] = x[i] / r[i] + x[i] % r[i] + x[i] / 3");
+    assert!(found.contains("DIVIDE(int32_t, uint32_t, x[i], r[i])") && found.contains("x[i] / 3"), "{found}");
+}
+
 /// Subscripts out of several elements, or of an index and an element, have no range of one array that a run could check before it.
 #[test]
 fn subscripts_of_indices_and_elements_are_checked_by_the_run() {

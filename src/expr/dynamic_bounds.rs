@@ -28,7 +28,7 @@ pub struct Target<'a> {
 
 impl Target<'_> {
     /// Returns true if the element keeps its value when `value` is assigned to it, or combined with it.
-    fn is_kept_by(&self, value: &Expr) -> bool {
+    pub fn is_kept_by(&self, value: &Expr) -> bool {
         match (self.reduce, value) {
             (None, Expr::Load(access)) => {
                 access.buffer == self.buffer && access.index == self.index && access.guard.is_empty()

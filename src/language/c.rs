@@ -227,7 +227,7 @@ int main(int argc, char **argv) {
 ";
 
 /// Words that the library of C or this file use.
-const USED: &str = "run save mix modulo set_initial_values MIN MAX FLOOR_DIV SHIFT_LEFT SHIFT_RIGHT NAN INFINITY i_ s_ u_ argc argv y0 y1 \
+const USED: &str = "run save mix modulo set_initial_values MIN MAX FLOOR_DIV DIVIDE DIVIDE_UNSIGNED MODULO_UNSIGNED SHIFT_LEFT SHIFT_RIGHT NAN INFINITY i_ s_ u_ argc argv y0 y1 \
     yn j0 j1 jn gamma lgamma tgamma signgam exp exp2 expm1 log log2 log10 log1p sqrt cbrt tanh sinh cosh tan sin cos atan \
     asin acos atan2 acosh asinh atanh erf erfc abs fabs labs floor ceil round rint trunc pow fmod fma fmin fmax fdim hypot \
     ldexp frexp modf drem remainder scalb logb ilogb nan div ldiv time clock index rindex stdin stdout stderr remove \

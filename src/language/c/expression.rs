@@ -4,6 +4,7 @@
 //! [`HELPERS`] or a function of `math.h`. Integers of 8 and 16 bits are cut after each operation, since C computes them
 //! as `int`.
 
+use crate::expr::narrow::constant_divisor;
 use crate::expr::scalar::{Value, numbers_only};
 use crate::expr::text::{self, affine};
 use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};
@@ -27,7 +28,13 @@ pub const HELPERS: &str = "\
 #define FLOOR_DIV(a, b) ((a) >= 0 ? (a) / (b) : -((-(a) + (b) - 1) / (b)))
 #define SHIFT_LEFT(t, u, a, n) ((n) < 0 || (n) >= (int)(8 * sizeof(t)) ? (t)0 : (t)((u)(a) << (n)))
 #define SHIFT_RIGHT(t, u, a, n) ((n) < 0 || (n) >= (int)(8 * sizeof(t)) ? (t)((a) < 0 ? -1 : 0) : (t)((a) >> (n)))
-static inline int64_t modulo(int64_t a, int64_t b) { int64_t r = a % b; return r && (r < 0) != (b < 0) ? r + b : r; }
+#define DIVIDE(t, u, a, b) ((b) == 0 ? (t)0 : (b) == (t)-1 ? (t)(0 - (u)(a)) : (t)((a) / (b)))
+#define DIVIDE_UNSIGNED(t, a, b) ((b) == 0 ? (t)0 : (t)((a) / (b)))
+#define MODULO_UNSIGNED(t, a, b) ((b) == 0 ? (t)0 : (t)((a) % (b)))
+static inline int64_t modulo(int64_t a, int64_t b) {
+    int64_t r = b == 0 || b == -1 ? 0 : a % b;
+    return r && (r < 0) != (b < 0) ? r + b : r;
+}
 ";
 
 /// Precedence of the outermost operator of a text.
@@ -169,6 +176,12 @@ impl Names<'_> {
             BinaryOp::Add => (joined("+", Tightness::Sum, Tightness::Product), Tightness::Sum),
             BinaryOp::Sub => (joined("-", Tightness::Sum, Tightness::Product), Tightness::Sum),
             BinaryOp::Mul => (joined("*", Tightness::Product, Tightness::Sign), Tightness::Product),
+            BinaryOp::Div if dtype.is_integer() && constant_divisor(op, b).is_none_or(|d| d == -1) => {
+                let (ty, unsigned) = (type_of(dtype)?, type_of(unsigned(dtype))?);
+                let call =
+                    if ty == unsigned { format!("DIVIDE_UNSIGNED({ty}") } else { format!("DIVIDE({ty}, {unsigned}") };
+                (Ok(format!("{call}, {}, {})", self.expression(a)?, self.expression(b)?)), Tightness::Word)
+            }
             BinaryOp::Div => (joined("/", Tightness::Product, Tightness::Sign), Tightness::Product),
             BinaryOp::And if bool => (joined("&&", Tightness::Word, Tightness::Word), Tightness::Other),
             BinaryOp::And => (joined("&", Tightness::Word, Tightness::Word), Tightness::Other),
@@ -184,7 +197,14 @@ impl Names<'_> {
                 let text = format!("{name}({types}, {}, {})", self.expression(a)?, self.expression(b)?);
                 (Ok(text), Tightness::Word)
             }
-            BinaryOp::Mod if unsigned(dtype) == dtype => {
+            BinaryOp::Mod if dtype.is_integer() && unsigned(dtype) == dtype && constant_divisor(op, b).is_none() => {
+                let ty = type_of(dtype)?;
+                (
+                    Ok(format!("MODULO_UNSIGNED({ty}, {}, {})", self.expression(a)?, self.expression(b)?)),
+                    Tightness::Word,
+                )
+            }
+            BinaryOp::Mod if unsigned(dtype) == dtype && !dtype.is_float() => {
                 (joined("%", Tightness::Word, Tightness::Word), Tightness::Other)
             }
             BinaryOp::Mod if !dtype.is_float() => (called("modulo"), Tightness::Word),

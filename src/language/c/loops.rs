@@ -6,7 +6,7 @@
 use super::expression::{Names, type_of};
 use crate::expr::dynamic_bounds::{DynamicBound, Target};
 use crate::expr::narrow::range_over_elements;
-use crate::expr::{Affine, BufferId, Expr, Index, Var};
+use crate::expr::{Affine, BufferId, Expr, Index, UnaryOp, Var};
 use crate::language::subscript_checks;
 use crate::poly::schedule::{Band, Node, Row};
 use crate::poly::scop::Scop;
@@ -30,6 +30,47 @@ pub fn print(scop: &Scop, arrays: &[String], reserved: &dyn Fn(&str) -> bool) ->
 pub fn declaration(name: &str, dtype: DType, shape: &[i64]) -> Result<String> {
     let dimensions: String = shape.iter().map(|n| format!("[{n}]")).collect();
     Ok(format!("{} {name}{dimensions}", type_of(dtype)?))
+}
+
+/// An assignment to a place from data, as lines with their depth: what keeps the element does not touch it, since its place may be outside.
+fn assignment_under_conditions(
+    names: &Names,
+    target: &Target,
+    value: &Expr,
+    depth: usize,
+    lines: &mut Vec<(usize, String)>,
+) -> Result<()> {
+    fn keeps(target: &Target, e: &Expr) -> bool {
+        match e {
+            Expr::Select(_, yes, no) => keeps(target, yes) || keeps(target, no),
+            e => target.is_kept_by(e),
+        }
+    }
+    let Expr::Select(condition, yes, no) = value else {
+        if !target.is_kept_by(value) {
+            lines.push((depth, names.assignment(target.buffer, target.index, target.reduce, value)?));
+        }
+        return Ok(());
+    };
+    if !keeps(target, value) {
+        lines.push((depth, names.assignment(target.buffer, target.index, target.reduce, value)?));
+        return Ok(());
+    }
+    let kept = [yes, no].map(|e| target.is_kept_by(e));
+    let negated = || Expr::unary(UnaryOp::Not, (**condition).clone());
+    let condition = if kept[0] { names.expression(&negated())? } else { names.expression(condition)? };
+    lines.push((depth, format!("if ({condition}) {{")));
+    if !kept[0] {
+        assignment_under_conditions(names, target, yes, depth + 1, lines)?;
+    }
+    if kept == [false, false] {
+        lines.push((depth, "} else {".into()));
+    }
+    if !kept[1] {
+        assignment_under_conditions(names, target, no, depth + 1, lines)?;
+    }
+    lines.push((depth, "}".into()));
+    Ok(())
 }
 
 /// Temporaries that are single numbers, declared inside of the function.
@@ -255,8 +296,13 @@ impl Printer<'_> {
         let dtype = self.scop.tensor(s.target).dtype;
         let target = Target { buffer: s.target, index: &index, reduce: s.reduce, dtype };
         let said = |e: &Expr| DynamicBound::of(e).is_some_and(|b| self.dynamic.iter().any(|d| d.is(&b)));
-        let text = names.assignment(s.target, &index, s.reduce, &target.without(&body, &said))?;
-        self.line(depth, &text);
+        let value = target.without(&body, &said);
+        let mut lines = vec![];
+        match index.iter().any(|i| i.value().is_some()) {
+            true => assignment_under_conditions(&names, &target, &value, 0, &mut lines)?,
+            false => lines.push((0, names.assignment(s.target, &index, s.reduce, &value)?)),
+        }
+        lines.iter().for_each(|(inside, text)| self.line(depth + inside, text));
         Ok(())
     }
 
