@@ -278,6 +278,40 @@ fn bounds_that_lead_out_of_an_array_are_errors_of_the_run() {
     }
 }
 
+/// A subscript limits the loop where no condition keeps it inside, and an element the bound that it is.
+#[test]
+fn conditions_and_offsets_count_for_the_bound_that_has_them() {
+    let run = |loops: &str, row: [i32; 4]| {
+        let text = format!("loop p(N = 3, Z = 6) {{ in i32 row[N + 1]\n inout f32 w[Z]\n for i in 0..N {loops} }}");
+        let compiled = model(&text).compile_module(&Options::default()).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let given = [("row", &Tensor::new(&[4], &row)), ("w", &f32s(&[1.0; 6]))];
+        let outputs = Session::new(Arc::new(compiled.0), 1)?.run(&given)?;
+        Ok::<_, tilewright::Error>(outputs[0].to_vec::<f32>())
+    };
+    let row = [0, 2, 2, 6];
+    let scanned = [1.0, 2.0, 1.0, 2.0, 3.0, 4.0];
+    assert_eq!(run("for k in row[i]..row[i + 1] if k > row[i] w[k] += w[k - 1]", row).unwrap(), scanned);
+    assert_eq!(run("for k in row[i]..row[i + 1] if row[i] + 1 <= k w[k] += w[k - 1]", row).unwrap(), scanned);
+    assert_eq!(run("for k in row[i] + 1..row[i + 1] w[k] += w[k - 1]", row).unwrap(), scanned);
+    let all = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+    assert_eq!(run("for k in row[i]..row[i + 1] if k > 0 w[k] += w[k - 1]", row).unwrap(), all);
+    assert_eq!(run("for k in row[i]..row[i + 1] w[k] += select(k > 0, w[k - 1], 0)", row).unwrap(), all);
+    assert_eq!(run("for k in max(row[i], 1)..row[i + 1] w[k] += w[k - 1]", row).unwrap(), all);
+    let shifted = run("for k in row[i]..row[i + 1] if k < row[i + 1] - 1 w[k] += w[k + 1]", row).unwrap();
+    assert_eq!(shifted, [2.0, 1.0, 2.0, 2.0, 2.0, 1.0]);
+    // other elements lead out of the array
+    for (loops, row) in [
+        ("for k in row[i]..row[i + 1] if k > row[i] w[k] += w[k - 1]", [-1, 2, 2, 6]),
+        ("for k in row[i] + 1..row[i + 1] w[k] += w[k - 1]", [-1, 2, 2, 6]),
+        ("for k in row[i]..row[i + 1] w[k] += w[k - 1]", [0, 2, 2, 6]),
+        ("for k in row[i]..row[i + 1] if k >= row[i] w[k] += w[k - 1]", [0, 2, 2, 6]),
+        ("for k in row[i]..row[i + 1] if k > 0 w[k] += w[k - 1]", [0, 2, 2, 7]),
+    ] {
+        let message = run(loops, row).unwrap_err().to_string();
+        assert!(message.contains("of tensor `row` lies outside of"), "{loops}: {message}");
+    }
+}
+
 #[test]
 fn bounds_without_a_range_are_refused() {
     let error = |arrays: &str, statements: &str| {

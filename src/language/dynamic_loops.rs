@@ -2,10 +2,13 @@
 //!
 //! In: a loop program. Out: a program in which all bounds are affine. Such a loop runs over its static range, and its body stands
 //! under `k >= p[i] && k < p[i + 1]`. The static range are the values of the index that keep it inside of the arrays which it
-//! subscripts alone, or what the bounds say themselves, as in `min(p[i + 1], N)`. Where they do not, the elements of the arrays that bound
-//! the loop must lie in the range when the program runs. Source: J. Zhao, M. Kruse, A. Cohen, *A Polyhedral Compilation Framework for
+//! subscripts alone, or what the bounds say themselves, as in `min(p[i + 1], N)`. A subscript counts where the conditions around it let it be outside:
+//! affine ones, and those that compare the index with an element that bounds the loop. Where the bounds do not say the range, the elements of the arrays that bound
+//! the loop must lie in it when the program runs: those of a lower bound not before it, those of an upper one not behind it. Source: J. Zhao, M. Kruse, A. Cohen, *A Polyhedral Compilation Framework for
 //! Loops with Dynamic Data-Dependent Bounds*, CC 2018.
 
+use super::condition;
+use super::if_conversion::operands;
 use super::scope::plain;
 use super::source::{Checked, Diagnostic};
 use super::syntax::{Assign, Body, Equation, Program, Range, Statement, assignments};
@@ -69,7 +72,8 @@ impl Conversion<'_> {
                                 format!("a step of {step} between bounds from data: they are walked one by one");
                             return Err(Diagnostic::unsupported(range.lower.span, message));
                         }
-                        let condition = condition(index, &lower.data, &upper.data);
+                        let condition = within_bounds(index, &lower.data, &upper.data);
+                        self.guard(index, &[&lower.data[..], &upper.data[..]].concat(), body)?;
                         *range = self.static_range(index, range, lower, upper, body)?;
                         *body = vec![Statement::If { condition, body: std::mem::take(body), otherwise: vec![] }];
                     }
@@ -138,6 +142,7 @@ impl Conversion<'_> {
         body: &[Statement],
     ) -> Checked<Range> {
         let inside = self.inside(index, body)?;
+        let mut elements: Vec<Elements> = vec![];
         let mut bound = |parts: Parts, at: &Text, op: BinaryOp| -> Checked<Text> {
             let joined = parts.affine.into_iter().reduce(|a, b| {
                 let span = a.span;
@@ -146,7 +151,7 @@ impl Conversion<'_> {
             if let Some(joined) = joined {
                 return Ok(joined);
             }
-            let Some((first, end)) = inside else {
+            let Some(inside) = &inside else {
                 let shown = at.show(Style::Square);
                 let message = format!(
                     "the loop `{index}` has a bound from data, and no array is subscripted by `{index}` alone, whose extent would \
@@ -156,25 +161,31 @@ impl Conversion<'_> {
                 return Err(Diagnostic::invalid(at.span, message));
             };
             for e in &parts.data {
-                self.check(e, (first, end))?;
+                elements.push(self.elements(e, op == BinaryOp::Max, inside)?);
             }
-            Ok(Text { kind: Kind::Integer(if op == BinaryOp::Min { end } else { first }), span: at.span })
+            let limit = if op == BinaryOp::Min { inside.end } else { inside.first };
+            Ok(Text { kind: Kind::Integer(limit), span: at.span })
         };
         let lower = bound(lower, &range.lower, BinaryOp::Max)?;
-        Ok(Range { lower, upper: bound(upper, &range.upper, BinaryOp::Min)? })
+        let upper = bound(upper, &range.upper, BinaryOp::Min)?;
+        for bound in &elements {
+            let other_side = |e: &Elements| e.is_lower != bound.is_lower && same_elements(e.within, bound.within);
+            let both = bound.within.is_some() && elements.iter().any(other_side);
+            self.ranges.extend(if both { bound.beyond } else { bound.within });
+        }
+        Ok(Range { lower, upper })
     }
 
-    /// The values of an index, from the first to one past the last, that keep it inside of all arrays that it subscripts alone; `None` where
-    /// there are none of these.
-    fn inside(&self, index: &Name, body: &[Statement]) -> Checked<Option<(i64, i64)>> {
+    /// The values of an index that keep it inside of the arrays that it subscripts alone; `None` where there are none of these.
+    fn inside(&self, index: &Name, body: &[Statement]) -> Checked<Option<Inside>> {
         let mut indices = self.indices.clone();
         indices.push(index.text.clone());
         let var = Var(indices.len() as u32 - 1);
         let mut accesses = vec![];
-        collect(body, &mut indices, &mut accesses);
+        self.collect(body, &mut indices, &[], &mut accesses);
         let scope = Scope::new(self.sizes, &indices, self.known, &plain, Style::Square);
-        let mut out: Option<(i64, i64)> = None;
-        for (name, subscripts) in &accesses {
+        let (mut open, mut reach): ((Option<i64>, Option<i64>), Option<(i64, i64)>) = ((None, None), None);
+        for Accessed { name, subscripts, facts } in &accesses {
             let Some(array) = self.known.iter().find(|a| a.name == *name) else { continue };
             for (e, &extent) in subscripts.iter().zip(&array.shape) {
                 let Ok(Some(form)) = scope.affine(e) else { continue };
@@ -186,39 +197,234 @@ impl Conversion<'_> {
                 // 0 ≤ c·v + constant < extent
                 let (low, high) =
                     if c > 0 { (-constant, extent - 1 - constant) } else { (constant + 1 - extent, constant) };
-                let (first, last) = (ceil_div(low, c.abs()), high.div_euclid(c.abs()));
-                let (a, b) = out.unwrap_or((i64::MIN, i64::MAX));
-                out = Some((first.max(a), (last + 1).min(b)));
+                let (first, end) = (ceil_div(low, c.abs()), high.div_euclid(c.abs()) + 1);
+                let (a, b) = reach.unwrap_or((0, extent));
+                reach = Some((a.min(first), b.max(end).max(extent)));
+                let (from, to) = values_of(var, facts);
+                if from < first {
+                    open.0 = Some(open.0.map_or(first, |a| a.max(first)));
+                }
+                if to >= end {
+                    open.1 = Some(open.1.map_or(end, |b| b.min(end)));
+                }
             }
         }
-        Ok(out.map(|(first, end)| (first, end.max(first))))
+        Ok(reach.map(|reach| {
+            let first = open.0.unwrap_or(reach.0);
+            Inside { first, end: open.1.unwrap_or(reach.1).max(first), reach }
+        }))
     }
 
-    /// Requires that a bound lies in `first..=end`.
-    fn check(&mut self, e: &Text, (first, end): (i64, i64)) -> Checked<()> {
+    /// The elements of a bound that lie in the range of a loop.
+    fn elements(&self, e: &Text, is_lower: bool, inside: &Inside) -> Checked<Elements> {
+        let Inside { first, end, reach } = *inside;
+        let refused = |_| {
+            let shown = self.scope().show(e);
+            let message = format!(
+                "the bound `{shown}` is not one element of an integer array, with numbers added or multiplied: keep it inside, as in \
+                 `max({first}, min({shown}, {end}))`"
+            );
+            Diagnostic::unsupported(e.span, message)
+        };
+        let (within, beyond) =
+            if is_lower { ((first, reach.1.max(end)), (first, FAR)) } else { ((reach.0.min(first), end), (-FAR, end)) };
         let cast = Text { kind: Kind::Cast(DType::I64, Box::new(e.clone())), span: e.span };
         let value = self.scope().value(&cast, DType::I64)?;
-        let offset = Expr::Const(Scalar::i64(first));
-        let value = if first == 0 { value } else { Expr::binary(BinaryOp::Sub, value, offset) };
-        match element_range(self.known, &[], &value, end - first + 1) {
-            Ok(range) => {
-                self.ranges.extend(range);
-                Ok(())
-            }
-            Err(_) => {
-                let shown = self.scope().show(e);
-                let message = format!(
-                    "the bound `{shown}` is not one element of an integer array, with numbers added or multiplied: keep it inside, as in \
-                     `max({first}, min({shown}, {end}))`"
-                );
-                Err(Diagnostic::unsupported(e.span, message))
+        let of = |(low, high): (i64, i64)| {
+            let offset = Expr::Const(Scalar::i64(low));
+            let value = if low == 0 { value.clone() } else { Expr::binary(BinaryOp::Sub, value.clone(), offset) };
+            element_range(self.known, &[], &value, high - low + 1).map_err(refused)
+        };
+        Ok(Elements { is_lower, within: of(within)?, beyond: of(beyond)? })
+    }
+
+    /// Adds affine conditions to those that compare an index with elements that bound its loop, as `k > p[i]` in a loop from `p[i]`: the values of the index that
+    /// keep it inside below them. Elements with which others would count are refused by the run.
+    fn guard(&mut self, index: &Name, bounds: &[Text], body: &mut [Statement]) -> Checked<()> {
+        for s in body {
+            match s {
+                Statement::For { body, .. } => self.guard(index, bounds, body)?,
+                Statement::If { condition, body, otherwise } => {
+                    self.guard(index, bounds, body)?;
+                    self.guard(index, bounds, otherwise)?;
+                    let Some(inside) = self.inside(index, body)? else { continue };
+                    let mut guarded = condition.clone();
+                    for part in operands(condition, Operator::And) {
+                        let Some((is_lower, limit)) = self.limit(index, part) else { continue };
+                        let (op, value) = match is_lower {
+                            true if inside.first > inside.reach.0 => (CompareOp::Ge, inside.first),
+                            false if inside.end < inside.reach.1 => (CompareOp::Lt, inside.end),
+                            _ => continue,
+                        };
+                        let known: Vec<&Text> = bounds.iter().flat_map(elements_of).collect();
+                        let read = elements_of(&limit);
+                        if read.is_empty() || !read.iter().all(|e| known.contains(e)) {
+                            continue;
+                        }
+                        let read_only = self.only_read(&limit).and_then(|()| self.elements(&limit, is_lower, &inside));
+                        let Ok(elements) = read_only else { continue };
+                        self.ranges.extend(elements.beyond);
+                        let at = |kind: Kind| Text { kind, span: part.span };
+                        let name = Box::new(at(Kind::Name(index.text.clone())));
+                        let value = Box::new(at(Kind::Integer(value)));
+                        let affine = at(Kind::Binary(Operator::Compare(op), name, value));
+                        guarded = at(Kind::Binary(Operator::And, Box::new(affine), Box::new(guarded)));
+                    }
+                    *condition = guarded;
+                }
+                Statement::Assign(_) => {}
             }
         }
+        Ok(())
+    }
+
+    /// The limit from data that a condition states of an index, and whether it is a lower one: `index ≥ limit`, or `index < limit`.
+    fn limit(&self, index: &Name, e: &Text) -> Option<(bool, Text)> {
+        let Kind::Binary(Operator::Compare(op), a, b) = &e.kind else { return None };
+        let mut indices = self.indices.clone();
+        indices.push(index.text.clone());
+        let var = Var(indices.len() as u32 - 1);
+        let scope = Scope::new(self.sizes, &indices, self.known, &plain, Style::Square);
+        let form = |e: &Text| scope.affine(e).ok().flatten();
+        let (form, data, swapped) = match (form(a), form(b)) {
+            (Some(form), None) => (form, b, false),
+            (None, Some(form)) => (form, a, true),
+            _ => return None,
+        };
+        if form.terms != [(var, 1)] || !scope.reads_data(data) {
+            return None;
+        }
+        // index + constant against the data
+        let (is_lower, beyond) = match (op, swapped) {
+            (CompareOp::Ge, false) | (CompareOp::Le, true) => (true, 0),
+            (CompareOp::Gt, false) | (CompareOp::Lt, true) => (true, 1),
+            (CompareOp::Lt, false) | (CompareOp::Gt, true) => (false, 0),
+            (CompareOp::Le, false) | (CompareOp::Ge, true) => (false, 1),
+            _ => return None,
+        };
+        let at = |kind: Kind| Text { kind, span: data.span };
+        let wide = at(Kind::Cast(DType::I64, data.clone()));
+        let offset = at(Kind::Integer(beyond - form.constant));
+        Some((is_lower, at(Kind::Binary(Operator::Add, Box::new(wide), Box::new(offset)))))
+    }
+
+    /// The elements that statements read and write, with forms that are ≥ 0 where they count.
+    fn collect(&self, body: &[Statement], indices: &mut Vec<String>, facts: &[Affine], out: &mut Vec<Accessed>) {
+        for s in body {
+            match s {
+                Statement::Assign(a) => {
+                    a.subscripts.iter().for_each(|e| self.reads(e, indices, facts, out));
+                    self.reads(&a.value, indices, facts, out);
+                    let (name, subscripts) = (a.target.text.clone(), a.subscripts.clone());
+                    out.push(Accessed { name, subscripts, facts: facts.to_vec() });
+                }
+                Statement::If { condition, body, otherwise } => {
+                    self.reads(condition, indices, facts, out);
+                    let [holds, fails] = [true, false].map(|truth| self.under(condition, truth, indices, facts));
+                    self.collect(body, indices, &holds, out);
+                    self.collect(otherwise, indices, &fails, out);
+                }
+                Statement::For { index, range, body, .. } => {
+                    [&range.lower, &range.upper].into_iter().for_each(|e| self.reads(e, indices, facts, out));
+                    indices.push(index.text.clone());
+                    self.collect(body, indices, facts, out);
+                    indices.pop();
+                }
+            }
+        }
+    }
+
+    /// The elements that an expression reads.
+    fn reads(&self, e: &Text, indices: &[String], facts: &[Affine], out: &mut Vec<Accessed>) {
+        let mut read = |e: &Text, facts: &[Affine]| self.reads(e, indices, facts, out);
+        match &e.kind {
+            Kind::Call(Function::Select, operands) if operands.len() == 3 => {
+                read(&operands[0], facts);
+                for (branch, truth) in [(&operands[1], true), (&operands[2], false)] {
+                    read(branch, &self.under(&operands[0], truth, indices, facts));
+                }
+            }
+            Kind::Binary(operator @ (Operator::And | Operator::Or), a, b) => {
+                read(a, facts);
+                read(b, &self.under(a, *operator == Operator::And, indices, facts));
+            }
+            Kind::Element(name, subscripts) => {
+                subscripts.iter().for_each(|e| read(e, facts));
+                out.push(Accessed { name: name.text.clone(), subscripts: subscripts.clone(), facts: facts.to_vec() });
+            }
+            Kind::Call(_, operands) => operands.iter().for_each(|e| read(e, facts)),
+            Kind::Binary(_, a, b) => [a, b].into_iter().for_each(|e| read(e, facts)),
+            Kind::Cast(_, a) | Kind::Negate(a) | Kind::Not(a) => read(a, facts),
+            _ => {}
+        }
+    }
+
+    fn under(&self, condition: &Text, truth: bool, indices: &[String], facts: &[Affine]) -> Vec<Affine> {
+        let scope = Scope::new(self.sizes, indices, self.known, &plain, Style::Square);
+        [facts, &condition::facts(&scope, condition, truth)].concat()
     }
 }
 
+/// An element of an array that the body of a loop uses, and forms that are ≥ 0 where it does.
+struct Accessed {
+    name: String,
+    subscripts: Vec<Text>,
+    facts: Vec<Affine>,
+}
+
+/// The values of an index, from the first to one past the last.
+#[derive(Clone, Copy)]
+struct Inside {
+    /// Those that keep it inside of all arrays where no condition does.
+    first: i64,
+    end: i64,
+    /// Those that keep it inside of some array, and the places of the arrays.
+    reach: (i64, i64),
+}
+
+/// The elements of a bound, as checks before a run.
+struct Elements {
+    is_lower: bool,
+    /// Those that keep it among the values of the index, or beside them on the other side, where the loop is empty.
+    within: Option<IndexRange>,
+    /// Those that keep it on its side of the range.
+    beyond: Option<IndexRange>,
+}
+
+/// Beyond all extents.
+const FAR: i64 = 1 << 61;
+
+fn same_elements(a: Option<IndexRange>, b: Option<IndexRange>) -> bool {
+    let of = |range: Option<IndexRange>| range.map(|r| (r.tensor, r.offset, r.stride));
+    of(a) == of(b)
+}
+
+/// The least and the greatest value of a variable that forms of it alone permit where all are ≥ 0.
+fn values_of(var: Var, facts: &[Affine]) -> (i64, i64) {
+    let (mut from, mut to) = (i64::MIN, i64::MAX);
+    for fact in facts {
+        match fact.terms[..] {
+            [(v, c)] if v == var && c > 0 => from = from.max(ceil_div(-fact.constant, c)),
+            [(v, c)] if v == var => to = to.min(fact.constant.div_euclid(-c)),
+            _ => {}
+        }
+    }
+    (from, to)
+}
+
+/// The elements that an expression reads.
+fn elements_of(e: &Text) -> Vec<&Text> {
+    let mut out = vec![];
+    e.visit(&mut |e| {
+        if matches!(e.kind, Kind::Element(..)) {
+            out.push(e);
+        }
+    });
+    out
+}
+
 /// `index >= lower && index < upper`.
-fn condition(index: &Name, lower: &[Text], upper: &[Text]) -> Text {
+fn within_bounds(index: &Name, lower: &[Text], upper: &[Text]) -> Text {
     let compared = |op: CompareOp, limit: &Text| {
         let span = limit.span;
         let limit = Text { kind: Kind::Cast(DType::I64, Box::new(limit.clone())), span };
@@ -233,47 +439,15 @@ fn condition(index: &Name, lower: &[Text], upper: &[Text]) -> Text {
     all.reduce(and).unwrap_or(Text { kind: Kind::Bool(true), span: Span::default() })
 }
 
-/// The elements that statements read and write, and the indices of their loops.
-fn collect(body: &[Statement], indices: &mut Vec<String>, out: &mut Vec<(String, Vec<Text>)>) {
-    let mut of = |e: &Text| {
-        e.visit(&mut |e| {
-            if let Kind::Element(name, subscripts) = &e.kind {
-                out.push((name.text.clone(), subscripts.clone()));
-            }
-        })
-    };
-    for s in body {
-        match s {
-            Statement::Assign(a) => {
-                a.subscripts.iter().for_each(&mut of);
-                of(&a.value);
-            }
-            Statement::If { condition, .. } => of(condition),
-            Statement::For { range, .. } => [&range.lower, &range.upper].into_iter().for_each(&mut of),
-        }
-    }
-    for s in body {
-        match s {
-            Statement::Assign(a) => out.push((a.target.text.clone(), a.subscripts.clone())),
-            Statement::If { body, otherwise, .. } => {
-                collect(body, indices, out);
-                collect(otherwise, indices, out);
-            }
-            Statement::For { index, body, .. } => {
-                indices.push(index.text.clone());
-                collect(body, indices, out);
-            }
-        }
-    }
-}
-
 /// Initial values of the arrays that bound loops, where `given` has none: numbers that grow from the first to the last value of the range, by a
 /// share of it that differs from element to element. A range up to the greatest number of the type says nothing of them.
 pub fn initial(arrays: &[TensorDecl], given: &[Equation]) -> Vec<Equation> {
     let of = |array: &TensorDecl| {
         let ([range], [elements]) = (&array.ranges[..], &array.shape[..]) else { return None };
         let named = given.iter().any(|e| *e.target == *array.name);
-        let (rows, count) = ((elements - 1).max(1), range.upper.checked_sub(range.lower)?);
+        // a bound with a number added may be negative
+        let lower = range.lower.max(range.upper.min(0));
+        let (rows, count) = ((elements - 1).max(1), range.upper.checked_sub(lower)?);
         // (1024 · i + 421 · (i mod rows) mod 1024) · count / (1024 · rows)
         rows.checked_mul(1024)?.checked_mul(count.max(1))?;
         let open = type_range(array.dtype).is_none_or(|(_, most)| i128::from(range.upper) == most);
@@ -292,7 +466,7 @@ pub fn initial(arrays: &[TensorDecl], given: &[Equation]) -> Vec<Equation> {
         let uneven = join(Operator::Mod, uneven, number(1024));
         let steps = join(Operator::Add, join(Operator::Mul, i(), number(1024)), uneven);
         let share = join(Operator::Div, join(Operator::Mul, steps, number(count)), number(1024 * rows));
-        let value = at(Kind::Cast(array.dtype, Box::new(join(Operator::Add, share, number(range.lower)))));
+        let value = at(Kind::Cast(array.dtype, Box::new(join(Operator::Add, share, number(lower)))));
         Some(Equation {
             target: Name::from(&*array.name),
             subscripts: vec![i()],
@@ -311,8 +485,12 @@ pub fn declare(arrays: &mut [TensorDecl], ranges: &[IndexRange]) {
         let BufferId(array) = range.tensor;
         let new = ElementRange { offset: range.offset, stride: range.stride, lower: range.lower, upper: range.upper };
         let known = &mut arrays[array as usize].ranges;
-        if !known.contains(&new) {
-            known.push(new);
+        match known.iter_mut().find(|known| (known.offset, known.stride) == (new.offset, new.stride)) {
+            Some(known) => {
+                known.lower = known.lower.max(new.lower);
+                known.upper = known.upper.min(new.upper);
+            }
+            None => known.push(new),
         }
     }
 }

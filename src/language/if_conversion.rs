@@ -246,7 +246,7 @@ fn neutral(combine: Combine, dtype: DType, span: Span) -> Option<Kind> {
 }
 
 /// Operands of a chain of one operator, from left to right.
-fn operands(e: &Text, operator: Operator) -> Vec<&Text> {
+pub fn operands(e: &Text, operator: Operator) -> Vec<&Text> {
     match &e.kind {
         Kind::Binary(of, a, b) if *of == operator => [operands(a, operator), operands(b, operator)].concat(),
         _ => vec![e],
