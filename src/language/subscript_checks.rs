@@ -41,6 +41,27 @@ pub(super) struct SubscriptChecks<'a> {
     ranges: Vec<IndexRange>,
 }
 
+/// The words for the two tensors of a dimension.
+const EXTREMES: [&str; 2] = ["least", "greatest"];
+
+/// The name of the tensor that keeps an extreme of the subscripts of a dimension; underscores follow where an array has it.
+fn name_of(extreme: &str, array: &TensorDecl, dimension: usize) -> String {
+    let number = if array.shape.len() > 1 { format!("_{dimension}") } else { String::new() };
+    format!("{extreme}_subscript{number}_of_{}", array.name)
+}
+
+/// The dimension of an array of which a tensor of [`Role::Check`] keeps the subscripts, in words for its user: `y, dimension 0`.
+pub fn checked_dimension(tensors: &[TensorDecl], check: &TensorDecl) -> String {
+    let arrays = tensors.iter().filter(|array| array.role != Role::Check);
+    let is_of = |array: &TensorDecl, d: usize| {
+        let of = |extreme: &&str| check.name.strip_prefix(&name_of(extreme, array, d));
+        EXTREMES.iter().filter_map(of).any(|rest| rest.chars().all(|c| c == '_'))
+    };
+    let dimensions = arrays.flat_map(|array| (0..array.shape.len()).map(move |d| (array, d)));
+    let found = dimensions.filter(|(array, d)| is_of(array, *d)).max_by_key(|(array, _)| array.name.len());
+    found.map_or(check.name.clone(), |(array, d)| format!("{}, dimension {d}", array.name))
+}
+
 /// The additions of the checks to a program.
 pub(super) struct Checked {
     /// The tensors that follow the arrays.
@@ -112,10 +133,9 @@ impl<'a> SubscriptChecks<'a> {
         }
         let first = BufferId((self.arrays.len() + self.tensors.len()) as u32);
         self.dimensions.push((dimension, first));
-        for word in ["least", "greatest"] {
+        for word in EXTREMES {
             let array = &self.arrays[dimension.0.0 as usize];
-            let number = if array.shape.len() > 1 { format!("_{}", dimension.1) } else { String::new() };
-            let mut name = format!("{word}_subscript{number}_of_{}", array.name);
+            let mut name = name_of(word, array, dimension.1);
             while self.arrays.iter().chain(&self.tensors).any(|t| t.name == name) {
                 name.push('_');
             }

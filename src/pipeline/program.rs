@@ -7,6 +7,7 @@
 use crate::codegen::Target;
 use crate::language;
 use crate::language::lowered::{Computation, LoweredProgram};
+use crate::language::subscript_checks::checked_dimension;
 use crate::language::syntax::File;
 use crate::pipeline::kernel::{self, CompiledKernel, Stage, Statements};
 use crate::pipeline::linkable::{Argument, LinkableKernel};
@@ -166,7 +167,8 @@ fn link_kernel(compiled: &LinkableKernel, arrays: &[TensorDecl]) -> Result<Modul
             BufferRef(module.buffers.len() as u32 - 1)
         };
         if array.role == Role::Check {
-            buffers.push((None, Some(in_arena(&mut module, &array.name, array.dtype, array.shape.clone())?)));
+            let name = checked_dimension(arrays, array);
+            buffers.push((None, Some(in_arena(&mut module, &name, array.dtype, array.shape.clone())?)));
             continue;
         }
         let input = array.role.is_given().then(|| place(BufferPlace::Input(module.inputs.len() as u32)));
@@ -219,7 +221,7 @@ fn link_kernel(compiled: &LinkableKernel, arrays: &[TensorDecl]) -> Result<Modul
         let tensor = buffers.1.ok_or_else(|| Error::Internal(format!("`{}` has no memory", array.name)))?;
         for &ElementRange { offset, stride, lower, upper } in &array.ranges {
             let action = Action::CheckIndices { tensor, offset, stride, lower, upper };
-            module.steps.push(step(format!("check {}", array.name), action));
+            module.steps.push(step(format!("check {}", checked_dimension(arrays, array)), action));
         }
     }
     Ok(module)
