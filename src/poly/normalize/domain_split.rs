@@ -4,7 +4,7 @@
 //! In: a Scop in its original order. Out: the same instances in the same order, where
 //! `for x: B[x] = A[(x + 1) % N]` is one statement for x = N - 1, which reads A[0], and one for the others, which read A[x + 1]
 //! (index-set splitting: Griebl, Feautrier, Lengauer, "Index Set Splitting", IJPP 2000). Loops whose index is divided by a
-//! number many times over become loops over the quotient first ([`super::loop_division`]). A statement that replaces an element
+//! number many times over become loops over the quotient first ([`super::loop_division`]). Quotients and remainders in values become affine too. A statement that replaces an element
 //! by itself is gone, so that `if (i + j) % 2 == 0` decides which iterations run instead of what they compute.
 //!
 //! A loop is divided where it decides a form for at least half of its iterations, whatever the loops inside of it are. Parts that are
@@ -22,7 +22,7 @@ use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::Polyhedron;
 use crate::poly::statement::{Statement, StatementId, TensorDecl, number, ranges, write_and_computed};
-use crate::runtime::Result;
+use crate::runtime::{DType, Result};
 
 /// Most statements of the result. A program that would have more has its loops over remainders alone, or stays as it is. Unmeasured.
 const STATEMENTS: usize = 64;
@@ -256,6 +256,10 @@ impl Splitter<'_> {
             return self.resolved(s, if truth { a } else { b });
         }
         let e = e.try_map_children(&mut |e| self.resolved(s, e))?;
+        if division(&e).is_some() && e.dtype(&|_| DType::I64) == DType::I64 {
+            let value = pieces(&e, &ranges(&s.iterators)).map_or(Ok(None), |pieces| self.only(s, pieces))?;
+            return Ok(value.map_or(e, Expr::Index));
+        }
         let Expr::Load(access) = e else { return Ok(e) };
         let index = access.index.iter().map(|i| self.subscript(s, i.clone())).collect::<Result<_>>()?;
         Ok(Expr::Load(Access { index, ..access }))
@@ -413,7 +417,19 @@ mod tests {
         let window = "for k in 0..3 b[i][j] += a[min(max(i + k - 1, 0), N - 1)]";
         assert_eq!(of(&format!("for i in 0..N for j in 0..N {{ b[i][j] = 0 {window} }}")), (6, 2));
         // many values of a quotient, without dependences
-        assert_eq!(of("for i in 0..N for j in 0..N b[i][j] = d[i / 2][j / 2]"), (1, 1));
+        assert_eq!(of("for i in 0..N for j in 0..N b[i][j] = d[i / 2][j]"), (1, 1));
+        // those of a row of elements become affine
+        assert_eq!(of("for i in 0..N for j in 0..N b[i][j] = d[i / 2][j / 2]"), (2, 2));
+        assert_eq!(of("for i in 0..N for j in 0..N b[i][j] = d[i][j / 2] * (j % 2)"), (2, 0));
+        assert_eq!(of("for i in 0..N for j in 0..N b[i][j] = d[i][(j + 5) / 2] + d[(j + i) / 3][j]"), (2, 2));
+    }
+
+    #[test]
+    fn quotients_and_remainders_of_indices_in_values_become_affine() {
+        let text = "loop p(N = 24) { in i64 a[N] out i64 b[N] for i in 0..N b[i] = a[i / 3] + i % 3 * (i / 3) }";
+        let split = split(&loops(text)).unwrap();
+        let open = split.statements.iter().any(|s| s.body.any(&mut |e| division(e).is_some()));
+        assert!(split.statements.len() == 3 && !open, "{split}");
     }
 
     #[test]

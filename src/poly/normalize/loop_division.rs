@@ -3,7 +3,8 @@
 //! In: a Scop in its original order. Out: the same instances in the same order, where `i` is `3 * q + r` and the subscript
 //! `i % 3` is r (strip mining: Loveman, "Program Improvement by Source-to-Source Transformation", JACM 1977). A few remainders are copies
 //! of the statements (loop unrolling), more of them are a loop. A loop is divided where dependences follow from the quotient or
-//! the remainder, which takes more values than [`piecewise`](crate::expr::piecewise) enumerates, and where that makes it affine.
+//! the remainder, or neighbouring elements are read by it, which takes more values than [`piecewise`](crate::expr::piecewise)
+//! enumerates, and where that makes it affine.
 
 use crate::expr::interval::{ceil_div, gcd};
 use crate::expr::piecewise::{self, PERIODS, digits, division, pieces};
@@ -57,7 +58,7 @@ fn requests(scop: &Scop) -> Requests {
     let mut out = Requests::new();
     for id in scop.ids() {
         let s = scop.statement(id);
-        for q in quasi_affine(s, &scop.tensors).iter().filter(|q| q.depends) {
+        for q in quasi_affine(s, &scop.tensors).iter().filter(|q| q.depends || q.contiguous) {
             for (v, divisor) in divisors(q, s) {
                 let of = out.entry((id, v.0 as usize)).or_insert(1);
                 *of = lcm(*of, divisor);

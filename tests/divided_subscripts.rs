@@ -1,0 +1,191 @@
+//! Loop programs whose subscripts divide an index, as an image that is enlarged does, against the definition of their statements: on
+//! every target, AArch64 under emulation, on one and two threads, with sizes that the divisors do not divide.
+
+#![allow(clippy::duplicate_mod, reason = "both modules record what is skipped")]
+
+mod common;
+mod emulator;
+
+use common::host_targets;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use std::sync::Arc;
+use tilewright::internal::codegen::{Isa, Target};
+use tilewright::internal::language::{self, lowered::Computation};
+use tilewright::internal::pipeline::kernel::{self, CompiledKernel, Statements};
+use tilewright::internal::poly::lower::state::Argument;
+use tilewright::internal::poly::reference;
+use tilewright::internal::poly::scop::Scop;
+use tilewright::internal::poly::statement::{Role, TensorDecl};
+use tilewright::{DType, Model, Options, Session, Stage, Tensor};
+
+fn scop(text: &str) -> Scop {
+    let file = language::parse("p.tile", text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let lowered = file.lower(file.program(None).unwrap(), &Default::default(), None);
+    match lowered.unwrap_or_else(|e| panic!("{e}\n{text}")).computation {
+        Computation::Loop(scop) => scop,
+        Computation::Def(_) => panic!("a loop program: {text}"),
+    }
+}
+
+/// Inputs of small whole numbers, so that sums and products are exact in any order, and zeros for the rest.
+fn tensors(scop: &Scop) -> Vec<Tensor> {
+    let of = |(seed, t): (i64, &TensorDecl)| {
+        let numbers = 0..t.shape.iter().product::<i64>();
+        let numbers: Vec<i64> = numbers.map(|k| (k * 7919 + k / 11 + seed) % 9).collect();
+        match t.dtype {
+            _ if t.role != Role::Input => Tensor::zeros(t.dtype, &t.shape),
+            DType::F32 => Tensor::new(&t.shape, &numbers.iter().map(|&v| v as f32).collect::<Vec<_>>()),
+            DType::F64 => Tensor::new(&t.shape, &numbers.iter().map(|&v| v as f64).collect::<Vec<_>>()),
+            DType::U8 => Tensor::new(&t.shape, &numbers.iter().map(|&v| 28 * v as u8).collect::<Vec<_>>()),
+            DType::I8 => Tensor::new(&t.shape, &numbers.iter().map(|&v| v as i8 - 4).collect::<Vec<_>>()),
+            DType::I32 => Tensor::new(&t.shape, &numbers.iter().map(|&v| v as i32 - 4).collect::<Vec<_>>()),
+            dtype => panic!("no numbers of {dtype}"),
+        }
+    };
+    (0..).zip(&scop.tensors).map(of).collect()
+}
+
+/// The output of the definition.
+fn expected(scop: &Scop) -> Tensor {
+    let mut tensors = tensors(scop);
+    reference::run(scop, &scop.order, &mut tensors);
+    tensors[output(scop)].clone()
+}
+
+fn output(scop: &Scop) -> usize {
+    scop.tensors.iter().position(|t| t.role == Role::Output).unwrap()
+}
+
+/// Runs a program with one output on all targets of this processor.
+fn check(text: &str) {
+    let scop = scop(text);
+    let (given, expected) = (tensors(&scop), expected(&scop));
+    let inputs = scop.tensors.iter().zip(&given).filter(|(t, _)| t.role == Role::Input);
+    let inputs: Vec<(&str, &Tensor)> = inputs.map(|(t, value)| (t.name.as_str(), value)).collect();
+    let file = language::parse("p.tile", text).unwrap();
+    let model = Model::from_program(file, None, None).unwrap();
+    for target in host_targets() {
+        let name = target.name.clone();
+        let options = Options { target: Some(target), ..Options::default() };
+        let module = Arc::new(model.compile_module(&options).unwrap_or_else(|e| panic!("{e}\n{text}")).0);
+        for threads in [1, 2] {
+            let found = Session::new(module.clone(), threads).unwrap().run(&inputs).unwrap();
+            assert!(found[0].data == expected.data, "{name}, {threads} threads\n{text}");
+        }
+    }
+}
+
+fn compiled(scop: &Scop, target: &Target) -> CompiledKernel {
+    kernel::compile(Statements::of_loops(scop).unwrap(), target).unwrap()
+}
+
+/// Programs that read halves, thirds, … of their indices, with an offset, beside remainders of them.
+fn random_program(random: &mut StdRng) -> String {
+    let divisor = *[2, 2, 3, 4, 5, 32].choose(random).unwrap();
+    let (height, width) = (random.random_range(1..9), random.random_range(1..140));
+    let part = |random: &mut StdRng, of: &str| {
+        let offset = random.random_range(0..divisor + 2);
+        match random.random_range(0..5) {
+            0 => format!("({of} + {offset}) / {divisor}"),
+            1 => format!("({divisor} * i + {of} + {offset}) / {divisor}"),
+            2 => format!("(3 * {of} + {offset}) / {divisor}"),
+            3 => format!("{of} / {divisor} + ({of} + {offset}) % {divisor}"),
+            _ => format!("{of} / {divisor}"),
+        }
+    };
+    let (a, b, c, d) = (part(random, "j"), part(random, "j"), part(random, "i"), part(random, "j"));
+    let dtype = ["f32", "f64", "u8", "i32"].choose(random).unwrap();
+    let value = match random.random_range(0..5) {
+        0 => format!("x[{c}][{a}]"),
+        1 => format!("x[{c}][{a}] + x[i][{b}] * {dtype}(j % {divisor})"),
+        2 => format!("select(j % {divisor} == 0, x[i][{a}], x[{c}][{b}] + {dtype}(1))"),
+        3 => format!("shrunk[{a}] + x[{d}][i]"),
+        _ => format!("x[i][{a}] + x[{c}][{b}] - shrunk[j]"),
+    };
+    let size = "S = 500";
+    let statement = match random.random_range(0..4) {
+        0 => format!("{{ y[i][0] = {dtype}(3) for j in 0..W y[i][0] += {value} }}"),
+        1 => format!("for j in 0..W {{ y[i][j] = {value}  y[i][j] += shrunk[{d}] }}"),
+        _ => format!("for j in 0..W y[i][j] = {value}"),
+    };
+    format!(
+        "loop p(H = {height}, W = {width}, {size}) {{ in {dtype} x[S][S], shrunk[S]\n out {dtype} y[H][W]
+         for i in 0..H for j in 0..W y[i][j] = 0
+         for i in 0..H {statement} }}"
+    )
+}
+
+#[test]
+fn random_programs_do_what_their_statements_say() {
+    let random = &mut StdRng::seed_from_u64(23);
+    for _ in 0..60 {
+        check(&random_program(random));
+    }
+}
+
+/// Images that are enlarged, chroma of pixels that share it, numbers of four bits, scales of groups.
+const PROGRAMS: [&str; 6] = [
+    "loop twice(H = 5, W = 37) { in f32 x[H][W]\n out f32 y[2 * H][2 * W + 1]
+     for i in 0..2 * H for j in 0..2 * W + 1 y[i][j] = x[i / 2][min(j / 2, W - 1)] }",
+    "loop thrice(H = 3, W = 35) { in f32 x[H][W]\n out f32 y[3 * H][3 * W]
+     for i in 0..3 * H for j in 0..3 * W y[i][j] = x[i / 3][j / 3] }",
+    "loop between(H = 4, W = 33) { in f32 x[H + 1][W + 1]\n out f32 y[2 * H][2 * W]
+     for i in 0..2 * H for j in 0..2 * W
+       y[i][j] = x[i / 2][j / 2] + x[(i + 1) / 2][j / 2] + x[i / 2][(j + 1) / 2] + x[(i + 1) / 2][(j + 1) / 2] }",
+    "loop chroma(H = 3, W = 70) { in u8 luma[2 * H][2 * W], u[H][W]\n out u8 y[2 * H][2 * W]
+     for i in 0..2 * H for j in 0..2 * W
+       y[i][j] = u8(min(255, max(0, shr(298 * i32(luma[i][j]) + 409 * i32(u[i / 2][j / 2]) - 57000, 8)))) }",
+    "loop nibbles(N = 3, K = 150) { in u8 w[N][K / 2]\n in f32 s[N]\n out f32 y[N][K]
+     for i in 0..N for j in 0..K y[i][j] = s[i] * f32(i32(bit_and(shr(w[i][j / 2], u8(4 * (j % 2))), 15)) - 8) }",
+    "loop groups(N = 3, G = 5) { in i8 w[N][32 * G]\n in f32 s[N][G]\n out f32 y[N][32 * G]
+     for i in 0..N for j in 0..32 * G y[i][j] = s[i][j / 32] * f32(w[i][j]) }",
+];
+
+#[test]
+fn programs_compute_what_they_say() {
+    PROGRAMS.iter().for_each(|text| check(text));
+}
+
+/// Lanes that read one element twice are two loads of neighbours, whose results are stored between each other.
+#[test]
+fn divided_loops_have_no_gathers() {
+    for program in &PROGRAMS[1..3] {
+        let program = program.replace("H = 3, W = 35", "H = 64, W = 64").replace("H = 4, W = 33", "H = 64, W = 64");
+        let code = compiled(&scop(&program), &Target::avx512()).text(Stage::Vcode, Isa::Avx512).unwrap();
+        assert!(code.contains("f32x16") && !code.contains("gather"), "{code}");
+    }
+}
+
+#[test]
+fn programs_on_an_emulated_processor() {
+    let target = Target::all().into_iter().find(|t| t.isa == Isa::Neon).unwrap();
+    let random = &mut StdRng::seed_from_u64(29);
+    let more = (0..14).map(|_| random_program(random));
+    let texts: Vec<String> = PROGRAMS.iter().map(|text| text.to_string()).chain(more).collect();
+    let (mut jobs, mut outputs) = (vec![], vec![]);
+    for text in &texts {
+        let scop = scop(text);
+        let (compiled, given) = (compiled(&scop, &target), tensors(&scop));
+        let arguments = || compiled.kernel.arguments.iter();
+        let buffers = arguments().zip(&compiled.slots).map(|(argument, slot)| match argument {
+            Argument::Tensor(id) => given[id.0 as usize].data.to_vec(),
+            _ => vec![0; slot.0 as usize],
+        });
+        let written = |a: &Argument| matches!(a, Argument::Tensor(id) if id.0 as usize == output(&scop));
+        let phases = compiled.assembled.phases.iter();
+        jobs.push(emulator::Job {
+            name: text.clone(),
+            steps: phases.clone().map(|p| (p.code.clone(), 0, p.parallel.unwrap_or(1))).collect(),
+            scratch_bytes: phases.map(|p| p.scratch_bytes).max().unwrap_or(0),
+            buffers: buffers.collect(),
+        });
+        outputs.push((arguments().position(written).unwrap(), expected(&scop)));
+    }
+    for ((slot, expected), (job, results)) in
+        outputs.iter().zip(jobs.iter().zip(emulator::run("divided", &jobs).into_iter().flatten()))
+    {
+        results.iter().for_each(|r| assert!(r[*slot] == expected.data[..], "{}", job.name));
+    }
+}
