@@ -8,9 +8,9 @@ use crate::codegen::loopnest::LoopNest;
 use crate::expr::{BinaryOp, BufferId, Expr, Index, UnaryOp, Var};
 use crate::poly::cost::block::{Placed, address_of};
 
-/// Cycles for each iteration of the loop over `var`.
-pub(super) fn cycles(nest: &LoopNest, target: &Target, block: &[Placed], var: Var) -> f64 {
-    let chains = Chains { nest, target, block, var };
+/// Cycles for each iteration of the loop over `var`, which advances by `step`.
+pub(super) fn cycles(nest: &LoopNest, target: &Target, block: &[Placed], (var, step): (Var, i64)) -> f64 {
+    let chains = Chains { nest, target, block, var, step };
     let edges: Vec<Edge> = (0..block.len()).flat_map(|sink| chains.edges_into(sink)).collect();
     let mut most = 0.0f64;
     for back in edges.iter().filter(|e| e.distance > 0) {
@@ -72,6 +72,8 @@ struct Chains<'a> {
     target: &'a Target,
     block: &'a [Placed<'a>],
     var: Var,
+    /// From one iteration to the next.
+    step: i64,
 }
 
 impl Chains<'_> {
@@ -130,7 +132,7 @@ impl Chains<'_> {
         if !apart.is_constant() {
             return None;
         }
-        let step = read.coefficient(self.var);
+        let step = self.step * read.coefficient(self.var);
         let textual = i64::from(source >= sink);
         match (step, apart.constant) {
             (0, 0) => Some((textual, 0.0)),

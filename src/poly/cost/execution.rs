@@ -24,7 +24,7 @@ use crate::poly::cost::chain;
 use crate::poly::cost::forwarding;
 use crate::poly::cost::seen::Seen;
 use crate::poly::cost::traffic::Counts;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 
 /// Cycles of one run.
@@ -48,7 +48,8 @@ impl Execution {
 
 /// The cycles of `nest`.
 pub fn cycles(nest: &LoopNest, target: &Target, counts: &Counts) -> Execution {
-    let mut pricer = Pricer { nest, target, counts, shares: counts.shares.iter(), columns: None };
+    let mut pricer =
+        Pricer { nest, target, counts, shares: counts.shares.iter(), steps: FxHashMap::default(), columns: None };
     pricer.body(&nest.body, None).0
 }
 
@@ -58,6 +59,8 @@ struct Pricer<'a> {
     counts: &'a Counts,
     /// Shares of the conditions that are still to come.
     shares: std::slice::Iter<'a, f64>,
+    /// Steps of the serial loops around the place.
+    steps: FxHashMap<Var, i64>,
     /// The serial loop whose body is priced, and how many of its iterations read columns that are transposed together.
     columns: Option<(Var, i64)>,
 }
@@ -156,14 +159,15 @@ impl<'a> Pricer<'a> {
         let (mut block, mut straight) = (vec![], true);
         self.collect(body, &mut vec![], 1.0, &mut block, &mut total, &mut straight);
         let work = self.work(&block, inner);
-        let blocked = forwarding::blocked_loads(self.nest, self.target, &block, inner, &|store, buffer, index| {
+        let of_loop = inner.map(|v| (v, self.step(v)));
+        let blocked = forwarding::blocked_loads(self.nest, self.target, &block, of_loop, &|store, buffer, index| {
             self.in_registers(buffer, index, store)
         });
         total.chains += blocked * self.target.machine.blocked_load_ns * self.target.machine.clock_ghz;
         let ports = work.cycles(self.target);
         total.ports += ports;
-        if straight && let Some(var) = inner {
-            total.chains += (chain::cycles(self.nest, self.target, &block, var) - ports).max(0.0);
+        if straight && let Some(of_loop) = of_loop {
+            total.chains += (chain::cycles(self.nest, self.target, &block, of_loop) - ports).max(0.0);
         }
         (total, straight)
     }
@@ -204,7 +208,7 @@ impl<'a> Pricer<'a> {
                     let reduce = *reduce;
                     block.push(Placed { buffer: *buffer, index, value, reduce, around, share, masks: 0, terms })
                 }
-                Stmt::Loop { var, kind, body, lower, upper, .. } => {
+                Stmt::Loop { var, kind, body, lower, upper, step } => {
                     let trips = self.counts.trips[var.0 as usize];
                     if trips <= 0.0 {
                         continue;
@@ -227,6 +231,7 @@ impl<'a> Pricer<'a> {
                             let copies: f64 = around.iter().map(|e| e.copies).product();
                             let columns = columns::iterations(self.nest, self.target, stmt).map(|n| (*var, n));
                             let outside = std::mem::replace(&mut self.columns, columns);
+                            self.steps.insert(*var, *step);
                             let (iteration, innermost) = self.body(body, Some(*var));
                             self.columns = outside;
                             total.add(iteration, share * copies * trips);
@@ -238,6 +243,11 @@ impl<'a> Pricer<'a> {
                 }
             }
         }
+    }
+
+    /// The distance from an iteration of a serial loop to the next.
+    fn step(&self, v: Var) -> i64 {
+        self.steps.get(&v).copied().unwrap_or(1)
     }
 
     /// Cycles to start a loop, count its iterations and leave it; the end of a short loop with a fixed number of iterations
@@ -486,7 +496,9 @@ impl<'a> Pricer<'a> {
                 return;
             }
             // In a register since an iteration before, where no vector is unrolled between.
-            if inner.is_some_and(|v| seen.carries(access.buffer, a, v, self.target.machine.kept_iterations)) {
+            if inner
+                .is_some_and(|v| seen.carries(access.buffer, a, (v, self.step(v)), self.target.machine.kept_iterations))
+            {
                 return;
             }
         }

@@ -76,12 +76,12 @@ fn copies(starts: &[i64], around: &Expanded, step: i64) -> Vec<i64> {
     all.take(PLACES).collect()
 }
 
-/// Loads that wait in one execution of `block`, directly in the serial loop over `inner`.
+/// Loads that wait in one execution of `block`, directly in the serial loop over `inner`, which advances by its step.
 pub(super) fn blocked_loads(
     nest: &LoopNest,
     target: &Target,
     block: &[Placed],
-    inner: Option<Var>,
+    inner: Option<(Var, i64)>,
     in_registers: InRegisters,
 ) -> f64 {
     let masks = target.isa != Isa::Neon;
@@ -105,7 +105,7 @@ pub(super) fn blocked_loads(
             waiting += store.share * most.fold(0.0, f64::max);
         };
         store.value.visit_accesses(&mut |access| note(access.buffer, &access.index));
-        let carried = inner.is_none_or(|v| address_of(nest, store.buffer, store.index).is_some_and(|a| a.uses(v)));
+        let carried = inner.is_none_or(|(v, _)| address_of(nest, store.buffer, store.index).is_some_and(|a| a.uses(v)));
         if store.reduce.is_some() && carried {
             note(store.buffer, store.index);
         }
@@ -115,12 +115,12 @@ pub(super) fn blocked_loads(
 
 /// Copies of a load that wait for a store: of this iteration where it is `earlier` or writes what the load's own statement
 /// reads, or of the iteration before.
-fn waits(load: &Span, of: &Span, earlier: bool, same_statement: bool, inner: Option<Var>) -> usize {
+fn waits(load: &Span, of: &Span, earlier: bool, same_statement: bool, inner: Option<(Var, i64)>) -> usize {
     let apart = load.base.add_scaled(&of.base, -1);
     if !apart.is_constant() {
         return 0;
     }
-    let step = inner.map_or(0, |v| load.base.coefficient(v));
+    let step = inner.map_or(0, |(v, step)| step * load.base.coefficient(v));
     let waits_for = |start, copies: &[i64], apart| load.waits_for(start, of, apart, copies);
     let blocked = |copy: usize, start: i64| {
         // a statement reads what its earlier copies wrote

@@ -26,9 +26,9 @@ impl Seen<'_> {
         self.inverses.retain(stays);
     }
 
-    /// Returns true if one of the `iterations` iterations of the loop over `v` before has accessed the place.
-    pub(super) fn carries(&self, buffer: BufferId, address: &Affine, v: Var, iterations: i64) -> bool {
-        let step = address.coefficient(v);
+    /// Returns true if one of the `iterations` iterations of the loop over `v`, which advances by `by`, has accessed the place.
+    pub(super) fn carries(&self, buffer: BufferId, address: &Affine, (v, by): (Var, i64), iterations: i64) -> bool {
+        let step = by * address.coefficient(v);
         step != 0 && (1..=iterations).any(|k| self.addresses.contains(&(buffer, address.clone().offset(k * step))))
     }
 }

@@ -275,6 +275,20 @@ fn parts_of_a_row_that_lie_apart_are_two_rows() {
 }
 
 #[test]
+fn iterations_are_as_far_apart_as_the_step_of_their_loop() {
+    let chains = |step: i64, ahead: i64| {
+        let text = format!(
+            "kernel k {{ X: f32[1600] argument 0 written;
+               for t in 0..1584 step {step} {{ vector k in 0..16 {{ X[t + k + {ahead}] = (X[t + k] * f32(3.0)); }} }} }}"
+        );
+        priced(&text).chains
+    };
+    // whole vectors in place; every element is in two vectors; what the iteration before stored is read
+    assert_eq!(chains(16, 0), 0.0);
+    assert!(chains(8, 0) > 0.0 && chains(16, 16) > 0.0);
+}
+
+#[test]
 fn a_load_waits_for_a_store_that_does_not_forward_to_it() {
     let of = |distance: i64, lanes: i64, body: &str| {
         let text = format!(
