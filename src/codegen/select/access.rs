@@ -24,9 +24,12 @@ impl Selector<'_> {
                         out.gather.push(((**e).clone(), strides[d]));
                         continue;
                     }
-                    out.linear = out.linear.add_scaled(&self.resolve(&affine), strides[d]);
+                    let affine = self.resolve(&affine);
+                    out.linear = out.linear.add_scaled(&affine, strides[d]);
                     if let Some(rest) = rest {
-                        out.linear = out.linear.add_scaled(&self.integer(&rest)?, strides[d]);
+                        let ((least, most), size) = (self.facts.bounds(&affine), self.nest.buffer(buffer).shape[d]);
+                        let inside = (most.saturating_neg(), (size - 1).saturating_sub(least));
+                        out.linear = out.linear.add_scaled(&self.integer_within(&rest, inside)?, strides[d]);
                     }
                 }
             }

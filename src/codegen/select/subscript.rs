@@ -58,6 +58,29 @@ impl Selector<'_> {
         Ok(Affine::var(var))
     }
 
+    /// An integer of which is known that it lies in an interval: a sum is not brought back into its type where no other number with the same
+    /// low bits lies there.
+    pub(super) fn integer_within(&mut self, e: &Expr, (low, high): (i64, i64)) -> Selected<Affine> {
+        let mut sum = e;
+        while let Expr::Cast(DType::I64, inner) = sum {
+            sum = inner;
+        }
+        let dtype = dtype_of(self.nest, sum);
+        if matches!(sum, Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..))
+            && wraps(dtype)
+            && let Some(value) = self.congruent(sum)?
+        {
+            let ((least, most), numbers) = (self.facts.bounds(&value), 1 << (8 * dtype.bytes()));
+            if least > high.saturating_sub(numbers) && most < low.saturating_add(numbers) {
+                return Ok(value);
+            }
+            if let Some(value) = self.wrapped(sum, value) {
+                return Ok(value);
+            }
+        }
+        self.integer(e)
+    }
+
     /// An integer that is brought into an interval, or is known to lie there.
     pub(super) fn read(
         &mut self,
@@ -155,10 +178,9 @@ impl Selector<'_> {
             Expr::Cast(DType::I64, a) => self.try_integer(a)?,
             Expr::Cast(..) => self.exact(e)?,
             Expr::Binary(op, x, y) => {
-                // sums and products of what is read are taken as subscripts that lie in their dimension; those of u32 wrap
                 let narrow = |e: &Expr| matches!(e, Expr::Cast(t, _) if *t != DType::I64);
                 let sums = matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max);
-                if !sums || dtype_of(self.nest, e) == DType::U32 || e.any(&mut |e| narrow(e)) {
+                if !sums || dtype_of(self.nest, e) != DType::I64 || e.any(&mut |e| narrow(e)) {
                     return self.exact(e);
                 }
                 let (Some(a), Some(b)) = (self.try_integer(x)?, self.try_integer(y)?) else { return Ok(None) };
@@ -301,7 +323,7 @@ mod tests {
     use crate::codegen::loopnest::parse;
     use crate::codegen::select::lower;
     use crate::codegen::select::tests::check;
-    use crate::codegen::vcode::Inst;
+    use crate::codegen::vcode::{Function, Inst};
 
     /// Bytes of memory through which subscripts pass, for AVX-512.
     fn scratch(index: &str) -> u64 {
@@ -349,6 +371,27 @@ mod tests {
         ] {
             assert_eq!(scratch(index), 0, "{index}");
         }
+    }
+
+    #[test]
+    fn sums_in_subscripts_wrap_as_their_type_does() {
+        let functions = |rows: usize, index: &str| {
+            let text = format!(
+                "kernel p {{ P: u8[40] argument 0; Q: u8[40] argument 1; H: i32[{rows}] argument 2 written; J: i32[40] argument 3;
+                 for i in 0..40 {{ H[{index}] add = i32(1); }} }}"
+            );
+            check(&parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}")), 1)
+        };
+        let wraps = |functions: &[Function]| {
+            functions.iter().map(|f| f.insts.iter().filter(|i| matches!(i, Inst::Extend { .. })).count()).sum::<usize>()
+        };
+        for index in ["(P[i] - Q[i])", "cast i64((P[i] + u8(1)))", "max((P[i] - Q[i]), u8(7))", "(P[i] * u8(3))"] {
+            assert!(wraps(&functions(256, &format!("@{index}"))) > 0, "{index}");
+        }
+        // numbers that differ by 256 do not both lie in the array
+        assert_eq!(wraps(&functions(200, "@cast i64(((P[i] / u8(2)) + (Q[i] / u8(4))))")), 0);
+        // as here, where the check before the loop is of the number that has wrapped
+        assert_eq!(wraps(&functions(4096, "@(and(J[i], i32(2047)) + i32(7))")), 0);
     }
 
     #[test]
