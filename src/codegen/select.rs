@@ -3,7 +3,8 @@
 //! Each top-level statement of the nest becomes a function. `prepare` decides on vectors and unrolling (`narrow` on integers of 8 and 16 bits), `select`
 //! expands statements to vector instructions over symbolic addresses, `hoist` moves invariants out of innermost loops,
 //! `common_values` leaves out what stands there twice, `scalar_replacement` keeps what the next iterations load again in registers, `prefetch` asks for panels before they
-//! are needed, `interleave` loads and stores interleaved elements as neighbours, `waves` moves out of the parallel loop what iterations of a wave share, `address` gives pointers registers and bumps them. Of the flat function
+//! are needed, `interleave` loads and stores interleaved elements as neighbours, `waves` moves out of the parallel loop what iterations of a wave share, `address` gives pointers registers and bumps them, and
+//! `invariant_integers` writes what loops compute of integers before the loops in which it does not change. Of the flat function
 //! `scaled_index` folds products of subscripts into addresses, `stored_bits` leaves out what stores drop, `single_lane` computes in
 //! as few lanes as are used, `tree_height` puts the operands last that iterations wait for, `general_registers` keeps integers of one lane in general-purpose registers, `choose` joins a comparison with the selection that reads its mask (AVX-512), `memory_operand` gives
 //! arithmetic operands in memory and `three_operands` fused products a result beside their operands (x86-64), and `list_scheduling` orders the instructions of innermost loops (AArch64).
@@ -31,6 +32,7 @@ pub mod hoist;
 pub mod instruction;
 pub mod integer;
 pub mod interleave;
+mod invariant_integers;
 pub mod known_range;
 mod lane_sums;
 pub mod list_scheduling;

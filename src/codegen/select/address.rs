@@ -6,6 +6,7 @@
 //! The value of a variable itself is kept in a register only where a condition, bound or subscript needs it.
 
 use crate::codegen::select::floor_division::{Intervals, inverse};
+use crate::codegen::select::invariant_integers::Writer;
 use crate::codegen::select::state::FIRST;
 use crate::codegen::select::tree::{Loop, Node, Pointer, Root, Tree};
 use crate::codegen::vcode::operands::Class;
@@ -23,7 +24,7 @@ use std::collections::BTreeSet;
 pub fn flatten(tree: Tree, name: String, parallel: Option<i64>) -> Result<Function> {
     let mut out = Flattener {
         pointers: &tree.pointers,
-        function: Function {
+        writer: Writer::new(Function {
             name,
             insts: vec![],
             gprs: 0,
@@ -32,14 +33,14 @@ pub fn flatten(tree: Tree, name: String, parallel: Option<i64>) -> Result<Functi
             parallel,
             wave: None,
             instructions: vec![],
-        },
+        }),
         registers: FxHashMap::default(),
         values: FxHashMap::default(),
         intervals: Intervals::default(),
         range: None,
     };
     for pointer in free_pointers(&tree.nodes, &tree.pointers) {
-        let dst = out.gpr();
+        let dst = out.writer.register();
         match pointer.root {
             Root::Argument(slot) => out.push(Inst::Argument { dst, slot }),
             Root::Scratch => out.push(Inst::Scratch { dst }),
@@ -55,8 +56,9 @@ pub fn flatten(tree: Tree, name: String, parallel: Option<i64>) -> Result<Functi
         out.intervals.set(FIRST, parallel.map(|n| (0, n.max(1) - 1)));
     }
     out.body(&tree.nodes)?;
-    define_all(&mut out.function);
-    Ok(out.function)
+    let mut function = out.writer.function;
+    define_all(&mut function);
+    Ok(function)
 }
 
 /// Gives a value at the entry to each vector register that some path reads before it writes: what is read so does not
@@ -125,7 +127,7 @@ fn parent(p: &Pointer, v: Var) -> Pointer {
 
 struct Flattener<'a> {
     pointers: &'a [Pointer],
-    function: Function,
+    writer: Writer,
     registers: FxHashMap<Pointer, Gpr>,
     values: FxHashMap<Var, Gpr>,
     intervals: Intervals,
@@ -134,17 +136,12 @@ struct Flattener<'a> {
 }
 
 impl Flattener<'_> {
-    fn gpr(&mut self) -> Gpr {
-        self.function.gprs += 1;
-        Gpr(self.function.gprs - 1)
-    }
-
     /// The iterations of the call, which are read once.
     fn range(&mut self) -> (Gpr, Gpr) {
         if let Some(range) = self.range {
             return range;
         }
-        let (first, last) = (self.gpr(), self.gpr());
+        let (first, last) = (self.writer.register(), self.writer.register());
         self.push(Inst::Range { dst: first, which: 0 });
         self.push(Inst::Range { dst: last, which: 1 });
         self.range = Some((first, last));
@@ -152,13 +149,11 @@ impl Flattener<'_> {
     }
 
     fn push(&mut self, inst: Inst) {
-        self.function.insts.push(inst);
+        self.writer.push(inst);
     }
 
     fn int(&mut self, op: GprOp, a: Gpr, b: Operand) -> Gpr {
-        let dst = self.gpr();
-        self.push(Inst::Int { op, dst, a, b });
-        dst
+        self.writer.int(op, a, b)
     }
 
     /// `⌊value / divisor⌋`, the value within `interval`.
@@ -166,8 +161,10 @@ impl Flattener<'_> {
         let by_product = interval.filter(|_| !divisor.unsigned_abs().is_power_of_two());
         match by_product.and_then(|interval| inverse(divisor, interval)) {
             Some(by) => {
-                let product = self.int(GprOp::Mul, value, Operand::Imm(by.factor));
-                self.add(product, by.summand);
+                let mut product = self.int(GprOp::Mul, value, Operand::Imm(by.factor));
+                if by.summand != 0 {
+                    product = self.int(GprOp::Add, product, Operand::Imm(by.summand));
+                }
                 self.int(GprOp::DivFloor, product, Operand::Imm(1 << by.shift))
             }
             None => self.int(GprOp::DivFloor, value, Operand::Imm(divisor)),
@@ -191,24 +188,11 @@ impl Flattener<'_> {
 
     /// The value of `a` in a register that the caller does not change.
     fn affine(&mut self, a: &Affine) -> Result<Gpr> {
-        let mut sum: Option<Gpr> = None;
-        for &(v, c) in &a.terms {
-            let mut term = self.value(v)?;
-            sum = Some(match (sum, c) {
-                (None, 1) => term,
-                (None, c) => self.int(GprOp::Mul, term, Operand::Imm(c)),
-                (Some(s), -1) => self.int(GprOp::Sub, s, Operand::Reg(term)),
-                (Some(s), c) => {
-                    if c != 1 {
-                        term = self.int(GprOp::Mul, term, Operand::Imm(c));
-                    }
-                    self.int(GprOp::Add, s, Operand::Reg(term))
-                }
-            });
-        }
+        let terms = a.terms.iter().map(|&(v, c)| Ok((self.value(v)?, c))).collect::<Result<Vec<_>>>()?;
+        let sum = self.writer.sum(terms);
         Ok(match sum {
             None => {
-                let dst = self.gpr();
+                let dst = self.writer.register();
                 self.push(Inst::Imm { dst, value: a.constant });
                 dst
             }
@@ -231,7 +215,7 @@ impl Flattener<'_> {
                 [(v, -1)] => (CompareOp::Le, self.value(v)?, c.constant),
                 _ => (CompareOp::Ge, self.affine(&linear)?, -c.constant),
             };
-            self.push(Inst::IfStart { op, a, b: Operand::Imm(b) });
+            self.writer.start_if(op, a, Operand::Imm(b));
         }
         Ok(conditions.len())
     }
@@ -267,7 +251,7 @@ impl Flattener<'_> {
                 }
                 Node::Wrap { var, mem, value } => {
                     self.intervals.set(*var, dtype_range(*mem));
-                    let (dst, src) = (self.gpr(), self.affine(value)?);
+                    let (dst, src) = (self.writer.register(), self.affine(value)?);
                     self.push(Inst::Extend { dst, mem: *mem, src });
                     self.define(*var, dst, &nodes[i + 1..])?;
                 }
@@ -280,16 +264,16 @@ impl Flattener<'_> {
                 Node::Choose { var, conditions, yes, no } => {
                     let either = self.intervals.of(yes).zip(self.intervals.of(no));
                     self.intervals.set(*var, either.map(|(a, b)| (a.0.min(b.0), a.1.max(b.1))));
-                    let (dst, no, yes) = (self.gpr(), self.affine(no)?, self.affine(yes)?);
+                    let (dst, no, yes) = (self.writer.register(), self.affine(no)?, self.affine(yes)?);
                     self.push(Inst::Copy { dst, src: no });
                     let opened = self.conditions(conditions)?;
                     self.push(Inst::Copy { dst, src: yes });
-                    (0..opened).for_each(|_| self.push(Inst::IfEnd));
+                    (0..opened).for_each(|_| self.writer.end_if());
                     self.define(*var, dst, &nodes[i + 1..])?;
                 }
                 Node::LoadInt { var, addr, mem } => {
                     self.intervals.set(*var, dtype_range(*mem));
-                    let dst = self.gpr();
+                    let dst = self.writer.register();
                     let base = self.pointer(&self.pointers[addr.base.0 as usize])?;
                     self.push(Inst::LoadInt { dst, addr: crate::codegen::vcode::Addr { base, ..*addr }, mem: *mem });
                     self.define(*var, dst, &nodes[i + 1..])?;
@@ -297,7 +281,7 @@ impl Flattener<'_> {
                 Node::If { conditions, body } => {
                     let opened = self.conditions(conditions)?;
                     self.body(body)?;
-                    (0..opened).for_each(|_| self.push(Inst::IfEnd));
+                    (0..opened).for_each(|_| self.writer.end_if());
                 }
             }
         }
@@ -387,23 +371,21 @@ impl Flattener<'_> {
         for p in pointers {
             let base = self.pointer(&parent(&p, l.var))?;
             let c = p.bytes.coefficient(l.var);
-            let dst = match lower {
-                Operand::Imm(0) => {
-                    let dst = self.gpr();
-                    self.push(Inst::Copy { dst, src: base });
-                    dst
-                }
-                Operand::Imm(first) => self.int(GprOp::Add, base, Operand::Imm(c * first)),
-                Operand::Reg(first) => {
-                    let offset = if c == 1 { first } else { self.int(GprOp::Mul, first, Operand::Imm(c)) };
-                    self.int(GprOp::Add, base, Operand::Reg(offset))
-                }
+            let dst = self.writer.register_of_next_loop();
+            let offset = match lower {
+                Operand::Imm(first) => Operand::Imm(c * first),
+                Operand::Reg(first) if c == 1 => Operand::Reg(first),
+                Operand::Reg(first) => Operand::Reg(self.int(GprOp::Mul, first, Operand::Imm(c))),
             };
+            self.push(match offset {
+                Operand::Imm(0) => Inst::Copy { dst, src: base },
+                offset => Inst::Int { op: GprOp::Add, dst, a: base, b: offset },
+            });
             bumps.push((dst, c * l.step));
             self.registers.insert(p, dst);
         }
         if needed {
-            let dst = self.gpr();
+            let dst = self.writer.register_of_next_loop();
             self.push(match lower {
                 Operand::Imm(value) => Inst::Imm { dst, value },
                 Operand::Reg(src) => Inst::Copy { dst, src },
@@ -411,15 +393,12 @@ impl Flattener<'_> {
             bumps.push((dst, l.step));
             self.values.insert(l.var, dst);
         }
-        if let Some(iterations) = l.expected {
-            self.push(Inst::Expect { count, iterations });
-        }
-        self.push(Inst::LoopStart { count, at_least_once: l.at_least_once });
+        self.writer.start_loop(count, l.at_least_once, l.expected);
         self.body(&l.body)?;
         for (reg, by) in bumps {
             self.add(reg, by);
         }
-        self.push(Inst::LoopEnd);
+        self.writer.end_loop();
         Ok(())
     }
 
@@ -427,14 +406,14 @@ impl Flattener<'_> {
     fn count(&mut self, lower: Operand, upper: Operand, step: i64, values: Option<(Interval, Interval)>) -> Gpr {
         let extent = match (upper, lower) {
             (Operand::Imm(u), Operand::Imm(l)) => {
-                let dst = self.gpr();
+                let dst = self.writer.register();
                 self.push(Inst::Imm { dst, value: (u - l + step - 1).div_euclid(step).max(0) });
                 return dst;
             }
             (Operand::Reg(u), Operand::Imm(0)) => u,
             (Operand::Reg(u), l) => self.int(GprOp::Sub, u, l),
             (Operand::Imm(u), l) => {
-                let dst = self.gpr();
+                let dst = self.writer.register();
                 self.push(Inst::Imm { dst, value: u });
                 self.int(GprOp::Sub, dst, l)
             }

@@ -9,16 +9,16 @@
 //! by the iterations that it spans (the recurrence bound of modulo scheduling: Rau, "Iterative Modulo Scheduling", 1994).
 
 mod access;
+mod loops;
 
 use crate::codegen::Target;
 use crate::codegen::instruction::TILE_ROWS;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
-use crate::codegen::select::columns;
 use crate::codegen::select::division::quick_divisor;
 use crate::codegen::select::pairs;
 use crate::codegen::target::Isa;
 use crate::expr::narrow::{Names, constant_divisor};
-use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, Expr, Index, UnaryOp, Var};
+use crate::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, UnaryOp, Var};
 use crate::poly::cost::block::{Expanded, Placed, address_of};
 use crate::poly::cost::chain;
 use crate::poly::cost::forwarding;
@@ -48,8 +48,15 @@ impl Execution {
 
 /// The cycles of `nest`.
 pub fn cycles(nest: &LoopNest, target: &Target, counts: &Counts) -> Execution {
-    let mut pricer =
-        Pricer { nest, target, counts, shares: counts.shares.iter(), steps: FxHashMap::default(), columns: None };
+    let mut pricer = Pricer {
+        nest,
+        target,
+        counts,
+        shares: counts.shares.iter(),
+        steps: FxHashMap::default(),
+        columns: None,
+        moving: vec![],
+    };
     pricer.body(&nest.body, None).0
 }
 
@@ -63,6 +70,8 @@ struct Pricer<'a> {
     steps: FxHashMap<Var, i64>,
     /// The serial loop whose body is priced, and how many of its iterations read columns that are transposed together.
     columns: Option<(Var, i64)>,
+    /// That loop, and the integers that change in each of its iterations.
+    moving: Vec<Var>,
 }
 
 /// Instructions of a quotient of integers by a constant. Unmeasured.
@@ -115,16 +124,6 @@ impl Work {
     }
 }
 
-/// Returns true if a loop with these bounds always has the same number of iterations.
-fn fixed(lower: &[Bound], upper: &[Bound]) -> bool {
-    match (lower, upper) {
-        ([first], [end]) => {
-            first.divisor == 1 && end.divisor == 1 && end.affine.add_scaled(&first.affine, -1).is_constant()
-        }
-        _ => false,
-    }
-}
-
 /// The variables of an affine form.
 fn variables_of(a: &Affine) -> impl Iterator<Item = Var> {
     a.terms.iter().map(|t| t.0)
@@ -139,12 +138,6 @@ fn variables(e: &Expr) -> BTreeSet<Var> {
         _ => {}
     });
     out
-}
-
-/// The terms that are summed and compared for the bounds of a loop.
-fn terms(lower: &[Bound], upper: &[Bound]) -> f64 {
-    let of = |bounds: &[Bound]| bounds.iter().map(|b| b.affine.terms.len()).sum::<usize>() + bounds.len() - 1;
-    (of(lower) + of(upper)) as f64
 }
 
 /// Returns true if half a vector holds the lanes.
@@ -184,9 +177,14 @@ impl<'a> Pricer<'a> {
     ) {
         for stmt in body {
             match stmt {
-                Stmt::Let { .. } => {}
+                Stmt::Let { var, value, .. } => {
+                    self.moving.extend(self.moving.iter().any(|v| value.uses(*v)).then_some(*var));
+                }
                 // a load, and two operations that bring it into its interval
-                Stmt::Read { .. } => total.loops += share * 3.0 * self.target.machine.bound_cycles,
+                Stmt::Read { var, .. } => {
+                    self.moving.push(*var);
+                    total.loops += share * 3.0 * self.target.machine.bound_cycles;
+                }
                 Stmt::If { conditions, body } => {
                     let holds = self.shares.next().copied().unwrap_or(1.0);
                     let is_mask = |c: &Affine| around.iter().any(|e| e.lanes.is_some() && c.coefficient(e.var) != 0);
@@ -206,9 +204,18 @@ impl<'a> Pricer<'a> {
                     let terms = around.last().map_or(1, |e| e.terms);
                     let around = around.clone();
                     let reduce = *reduce;
-                    block.push(Placed { buffer: *buffer, index, value, reduce, around, share, masks: 0, terms })
+                    block.push(Placed {
+                        buffer: *buffer,
+                        index,
+                        value,
+                        reduce,
+                        around,
+                        share,
+                        masks: 0,
+                        terms,
+                    })
                 }
-                Stmt::Loop { var, kind, body, lower, upper, step } => {
+                Stmt::Loop { var, kind, body, .. } => {
                     let trips = self.counts.trips[var.0 as usize];
                     if trips <= 0.0 {
                         continue;
@@ -229,15 +236,7 @@ impl<'a> Pricer<'a> {
                         LoopKind::Serial | LoopKind::Parallel | LoopKind::Waves { .. } => {
                             *straight = false;
                             let copies: f64 = around.iter().map(|e| e.copies).product();
-                            let columns = columns::iterations(self.nest, self.target, stmt).map(|n| (*var, n));
-                            let outside = std::mem::replace(&mut self.columns, columns);
-                            self.steps.insert(*var, *step);
-                            let (iteration, innermost) = self.body(body, Some(*var));
-                            self.columns = outside;
-                            total.add(iteration, share * copies * trips);
-                            let turns = self.turns(trips, innermost, fixed(lower, upper));
-                            let bounds = self.target.machine.bound_cycles * terms(lower, upper);
-                            total.loops += share * copies * (turns + bounds);
+                            self.repeat(stmt, share * copies, total);
                         }
                     }
                 }
@@ -248,18 +247,6 @@ impl<'a> Pricer<'a> {
     /// The distance from an iteration of a serial loop to the next.
     fn step(&self, v: Var) -> i64 {
         self.steps.get(&v).copied().unwrap_or(1)
-    }
-
-    /// Cycles to start a loop, count its iterations and leave it; the end of a short loop with a fixed number of iterations
-    /// is predicted.
-    fn turns(&self, trips: f64, innermost: bool, fixed: bool) -> f64 {
-        let machine = &self.target.machine;
-        let leave = match innermost {
-            true if fixed && trips <= machine.predicted_iterations as f64 => machine.short_loop_cycles,
-            true => machine.loop_exit_cycles,
-            false => 0.0,
-        };
-        trips * machine.loop_cycles + leave
     }
 
     /// Lanes of a vector loop: those of the narrow integers that do for all statements, else of the widest elements at work.
