@@ -89,12 +89,16 @@ impl Form {
     }
 }
 
-/// The values of a subscript: from `low` on, `count` of them within `width`.
+/// The values of a subscript: from `low` on, `count` of them within `width`, for each value of the subscript that a region's diagonals follow.
 #[derive(Clone, PartialEq, Debug)]
 struct Range {
     low: Form,
     width: f64,
     count: f64,
+    /// How far the values move with that subscript.
+    slope: f64,
+    /// The width of the values for all of its values.
+    hull: f64,
     /// The loops in which the subscript comes from data: each of their iterations may have any value.
     data: Vec<usize>,
 }
@@ -104,6 +108,8 @@ struct Range {
 struct Region {
     buffer: BufferId,
     dimensions: Vec<Range>,
+    /// The dimension that others follow along diagonals, as in `A[i][j - i]` where i is swept before j.
+    row: Option<usize>,
     /// Distinct accesses, at most.
     points: f64,
 }
@@ -145,11 +151,20 @@ struct Model<'a> {
     /// Each variable in terms of the loops around.
     values: Vec<Option<Form>>,
     samples: Vec<Sample>,
-    /// Mean iterations of each loop around.
-    lengths: Vec<f64>,
+    /// Iterations of each loop around.
+    lengths: Vec<Length>,
     /// The number of the loop whose body is looked at; loops from there on are parts of it.
     innermost: usize,
     counts: Counts,
+}
+
+/// Iterations of a loop.
+#[derive(Clone, Copy)]
+struct Length {
+    /// Of one run, on average.
+    mean: f64,
+    /// From the first of any run to the last of any, where loops around move its bounds.
+    reach: f64,
 }
 
 /// One iteration of all loops around.
@@ -230,11 +245,11 @@ impl Model<'_> {
         let outside = (self.samples.clone(), self.values.clone(), self.innermost);
         self.innermost = self.lengths.len();
         let length = self.enter(&lower, &upper, &first, step as f64);
-        self.counts.trips[var.0 as usize] = length;
+        self.counts.trips[var.0 as usize] = length.mean;
         first.terms.push((self.lengths.len(), step as f64));
         self.lengths.push(length);
         self.values[var.0 as usize] = Some(first);
-        let mut all = if length > 0.0 { self.body(body) } else { Footprint::default() };
+        let mut all = if length.mean > 0.0 { self.body(body) } else { Footprint::default() };
         for (l, length) in self.lengths.split_off(self.innermost).into_iter().enumerate() {
             all = self.sweep(&all, self.innermost + l, length);
         }
@@ -243,7 +258,7 @@ impl Model<'_> {
     }
 
     /// Returns the footprint of all iterations of loop `l`, given that of one iteration.
-    fn sweep(&self, iteration: &Footprint, l: usize, length: f64) -> Footprint {
+    fn sweep(&self, iteration: &Footprint, l: usize, length: Length) -> Footprint {
         let (mut regions, mut moving) = (vec![], vec![]);
         for region in &iteration.regions {
             let swept = sweep(region, l, length);
@@ -256,7 +271,7 @@ impl Model<'_> {
         let moving = self.touched(&moving).starts;
         let mut fetched = [touched; 3];
         for (level, fetched) in fetched.iter_mut().enumerate() {
-            let apart = iteration.fetched[level].times(length);
+            let apart = iteration.fetched[level].times(length.mean);
             if !self.fits(inside, level) {
                 *fetched = touched.max(apart);
             } else if iteration.fetched[level].starts.min(moving) > self.target.machine.row_streams {
@@ -279,8 +294,9 @@ impl Model<'_> {
             }
         };
         let (quotient, d) = (self.lengths.len(), divisor as f64);
-        self.lengths.push((self.lengths[l] / d).ceil());
-        self.lengths[l] = self.lengths[l].min(d);
+        let Length { mean, reach } = self.lengths[l];
+        self.lengths.push(Length { mean: (mean / d).ceil(), reach: (reach / d).ceil() });
+        self.lengths[l] = Length { mean: mean.min(d), reach: reach.min(d) };
         for sample in &mut self.samples {
             sample.iteration.push((sample.iteration[l] / d).floor());
             sample.iteration[l] = sample.iteration[l].rem_euclid(d);
@@ -337,8 +353,9 @@ impl Model<'_> {
         self.samples.iter().map(|s| s.weight * form.at(&s.iteration)).sum::<f64>() / total
     }
 
-    /// Adds a loop that is counted from `first` on to the samples; its mean length, 0 when it is always empty.
-    fn enter(&mut self, lower: &[Form], upper: &[Form], first: &Form, step: f64) -> f64 {
+    /// Adds a loop that is counted from `first` on to the samples; its length, 0 when it is always empty.
+    fn enter(&mut self, lower: &[Form], upper: &[Form], first: &Form, step: f64) -> Length {
+        let (mut from, mut to) = (f64::INFINITY, f64::NEG_INFINITY);
         let before: f64 = self.samples.iter().map(|s| s.weight).sum();
         for (i, sample) in self.samples.iter_mut().enumerate() {
             let value = |f: &Form| f.at(&sample.iteration);
@@ -349,8 +366,12 @@ impl Model<'_> {
             let offset = (start - value(first)) / step;
             sample.iteration.push(offset + (share * length).floor());
             sample.weight *= length;
+            if sample.weight > 0.0 {
+                (from, to) = (from.min(offset), to.max(offset + length));
+            }
         }
-        self.samples.iter().map(|s| s.weight).sum::<f64>() / before
+        let mean = self.samples.iter().map(|s| s.weight).sum::<f64>() / before;
+        Length { mean, reach: (to - from).max(mean) }
     }
 
     fn loads(&self, e: &Expr, regions: &mut Vec<Region>) {
@@ -361,13 +382,15 @@ impl Model<'_> {
     fn region(&self, buffer: BufferId, index: &[Index]) -> Region {
         let shape = &self.nest.buffer(buffer).shape;
         let range = |(i, &size): (&Index, &i64)| match i {
-            Index::Affine(a) => Range { low: self.form(a, 1), width: 0.0, count: 1.0, data: vec![] },
+            Index::Affine(a) => {
+                Range { low: self.form(a, 1), width: 0.0, count: 1.0, slope: 0.0, hull: 0.0, data: vec![] }
+            }
             Index::Value(e) => {
                 let (low, width) = (Form::constant(0.0), (size - 1).max(0) as f64);
-                Range { low, width, count: 1.0, data: self.loops_of(e) }
+                Range { low, width, count: 1.0, slope: 0.0, hull: width, data: self.loops_of(e) }
             }
         };
-        Region { buffer, dimensions: index.iter().zip(shape).map(range).collect(), points: 1.0 }
+        Region { buffer, dimensions: index.iter().zip(shape).map(range).collect(), row: None, points: 1.0 }
     }
 
     /// The loops on which the value of an expression depends.
@@ -437,7 +460,7 @@ impl Model<'_> {
         let buffer: &Buffer = self.nest.buffer(a.buffer);
         let Some(d) = buffer.strides.iter().position(|&s| s == 1) else { return false };
         let (x, y) = (&a.dimensions[d], &b.dimensions[d]);
-        let gap = x.low.constant.max(y.low.constant) - (x.low.constant + x.width).min(y.low.constant + y.width);
+        let gap = x.low.constant.max(y.low.constant) - (x.low.constant + x.hull).min(y.low.constant + y.hull);
         gap * buffer.dtype.bytes() as f64 > self.target.machine.line_bytes as f64
     }
 
@@ -457,23 +480,43 @@ impl Model<'_> {
     }
 }
 
-/// Returns the union of a region over all iterations of loop `l`.
-fn sweep(region: &Region, l: usize, length: f64) -> Region {
+/// Returns the union of a region over all iterations of loop `l`. Where a loop moves along several dimensions at once, as over `A[i][j - i]`,
+/// the region becomes a band along the diagonal, which later loops widen where they leave its direction.
+fn sweep(region: &Region, l: usize, Length { mean, reach }: Length) -> Region {
     let mut out = region.clone();
-    let far = (length - 1.0).max(0.0);
-    for range in &mut out.dimensions {
-        let c = range.low.coefficient(l);
+    let [far, farthest] = [mean, reach].map(|n| (n - 1.0).max(0.0));
+    let moves = |r: &Range| if r.data.contains(&l) { 0.0 } else { r.low.coefficient(l) };
+    let mut moving = (0..region.dimensions.len()).filter(|&d| moves(&region.dimensions[d]) != 0.0);
+    let (first, second) = (moving.next(), moving.next());
+    out.row = region.row.or(first.filter(|_| second.is_some()));
+    // the motion of the rows, and how many of them one iteration touches
+    let rows = out.row.map(|row| (moves(&region.dimensions[row]), region.dimensions[row].width));
+    for (d, range) in out.dimensions.iter_mut().enumerate() {
+        let c = moves(range);
         if range.data.contains(&l) {
-            range.count = (range.count * length).min(range.width + 1.0);
-        } else if c != 0.0 {
+            range.count = (range.count * mean).min(range.width + 1.0);
+            continue;
+        }
+        let wider = match rows {
+            Some((by, rows)) if out.row != Some(d) => match region.row {
+                Some(_) => (c - range.slope * by).abs() * far,
+                None => {
+                    range.slope = c / by;
+                    range.slope.abs() * rows.min(by.abs() * far)
+                }
+            },
+            _ => c.abs() * far,
+        };
+        if c != 0.0 || wider != 0.0 {
             range.low.terms.retain(|t| t.0 != l);
             range.low.constant += (c * far).min(0.0);
-            range.width += c.abs() * far;
-            range.count = (range.count * length).clamp(1.0, range.width + 1.0);
+            range.hull += c.abs() * farthest;
+            range.width = (range.width + wider).min(range.hull);
+            range.count = (range.count * mean).clamp(1.0, range.width + 1.0);
         }
     }
     if out != *region {
-        out.points *= length.max(1.0);
+        out.points *= mean.max(1.0);
     }
     out
 }
@@ -481,18 +524,30 @@ fn sweep(region: &Region, l: usize, length: f64) -> Region {
 /// The least region around both, when they lie alike for all iterations of the loops around.
 fn hull(a: &Region, b: &Region) -> Option<Region> {
     let alike = |(x, y): (&Range, &Range)| x.low.terms == y.low.terms;
-    if a.buffer != b.buffer || !a.dimensions.iter().zip(&b.dimensions).all(alike) {
+    let slopes = |r: &Region| r.dimensions.iter().map(|d| d.slope).collect::<Vec<f64>>();
+    if a.buffer != b.buffer
+        || a.row != b.row
+        || slopes(a) != slopes(b)
+        || !a.dimensions.iter().zip(&b.dimensions).all(alike)
+    {
         return None;
     }
+    // how far the rows of the second lie behind those of the first
+    let behind = a.row.map_or(0.0, |row| b.dimensions[row].low.constant - a.dimensions[row].low.constant);
     let join = |(x, y): (&Range, &Range)| {
-        let low = x.low.constant.min(y.low.constant);
-        let width = (x.low.constant + x.width).max(y.low.constant + y.width) - low;
+        let joined =
+            |first: f64, second: f64, widths: (f64, f64)| (first + widths.0).max(second + widths.1) - first.min(second);
+        let (low, second) = (x.low.constant.min(y.low.constant), y.low.constant - x.slope * behind);
+        let hull = joined(x.low.constant, y.low.constant, (x.hull, y.hull));
+        let width = joined(x.low.constant, second, (x.width, y.width)).min(hull);
         let count = if x == y { x.count } else { (x.count + y.count).min(width + 1.0).max(x.count.max(y.count)) };
-        Range { low: Form { constant: low, ..x.low.clone() }, width, count, data: [&x.data[..], &y.data].concat() }
+        let (low, data) = (Form { constant: low, ..x.low.clone() }, [&x.data[..], &y.data].concat());
+        Range { low, width, count, slope: x.slope, hull, data }
     };
     let same = a.dimensions == b.dimensions;
     let points = if same { a.points.max(b.points) } else { a.points + b.points };
-    Some(Region { buffer: a.buffer, dimensions: a.dimensions.iter().zip(&b.dimensions).map(join).collect(), points })
+    let dimensions = a.dimensions.iter().zip(&b.dimensions).map(join).collect();
+    Some(Region { buffer: a.buffer, dimensions, row: a.row, points })
 }
 
 #[cfg(test)]

@@ -136,6 +136,11 @@ const CASES: &[(&str, &str)] = &[
     (HEAT, ""),
     (SEIDEL, ""),
     (SEIDEL, "skew i by 1*t  skew j by 1*t  tile A(t, i, j) by (4, 16, 16) -> to, io, jo, ti, ii, ji"),
+    (SEIDEL, "skew i by 1*t  skew j by 1*t  skew j by 1*i  reorder t, j, i"),
+    (
+        SEIDEL,
+        "skew i by 1*t  skew j by 1*t  skew j by 1*i  tile A(i, j) by (16, 32) -> io, jo, ii, ji  reorder A(t, io, jo, ji, ii)",
+    ),
     (TRIANGLE, ""),
     (TRIANGLE, "reorder i, k, j"),
     (TRANSPOSED, ""),
