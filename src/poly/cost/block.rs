@@ -33,6 +33,8 @@ pub(super) struct Placed<'a> {
     pub share: f64,
     /// Conditions on its lanes.
     pub masks: usize,
+    /// The outermost branch of the block that it stands in; 0 for none.
+    pub branch: usize,
     /// Terms that a tensor instruction sums together; 1 without one.
     pub terms: i64,
 }

@@ -194,6 +194,7 @@ impl<'a> Pricer<'a> {
                         0 => {
                             total.loops += share;
                             self.collect(body, around, share * holds, block, total, straight);
+                            block[first..].iter_mut().for_each(|store| store.branch = first + 1);
                         }
                         // all lanes are at work
                         _ => self.collect(body, around, share, block, total, straight),
@@ -212,6 +213,7 @@ impl<'a> Pricer<'a> {
                         around,
                         share,
                         masks: 0,
+                        branch: 0,
                         terms,
                     })
                 }

@@ -367,3 +367,21 @@ fn half_vectors_are_cheaper_where_whole_ones_take_two_steps() {
     let share = |name: &str| of(name, 4) / of(name, 16);
     assert!(share("znver4") < 0.7 && share("znver5") > 0.95, "{} {}", share("znver4"), share("znver5"));
 }
+
+#[test]
+fn vectors_across_lines_that_another_branch_stored_wait() {
+    let of = |columns: i64, second: &str| {
+        let text = format!(
+            "kernel k {{ X: u8[99][{columns}] argument 0; N: u8[99][{columns}] argument 1 written; Y: u8[99][{columns}] argument 2 written;
+             parallel once in 0..1 {{ for i in 0..99 {{ for jo in 0..5 {{ vector j in 0..64 {{
+               if i - 3 >= 0 {{ N[i][64*jo + j] = (X[i][64*jo + j] + u8(1)); }}
+               {second} {{ Y[i][64*jo + j] = (N[i][64*jo + j] + u8(2)); }} }} }} }} }} }}"
+        );
+        price(&parse::nest(&text).unwrap(), &Target::avx512()).chains
+    };
+    let waiting = 96.0 * 5.0 * Target::avx512().machine.blocked_load_ns;
+    let another = of(401, "if 90 - i >= 0");
+    assert!((0.5..1.1).contains(&(another / waiting)), "{another} {waiting}");
+    // lines that begin where vectors do
+    assert_eq!(of(448, "if 90 - i >= 0"), 0.0);
+}
