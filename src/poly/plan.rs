@@ -105,6 +105,13 @@ impl Candidate {
         self.order == Order::Ilp && self.style == Style::default()
     }
 
+    /// Returns true if threads run it in waves.
+    fn has_waves(&self) -> bool {
+        let mut found = waves(&self.nest) > 0;
+        self.tiled.schedule.for_each_band(&mut |band| found |= band.rows.iter().any(|r| r.kind == RowKind::Wavefront));
+        found
+    }
+
     /// The tiling with the predicted time in its report.
     pub fn predicted(&self) -> Tiled {
         let report = TilingReport { predicted_ns: self.cost.nanoseconds(), ..self.tiled.report.clone() };
@@ -201,7 +208,8 @@ pub fn rank_of(scop: &Scop, tiled: &Tiled, candidates: &[Candidate], target: &Ta
     Ok(only[0].rank())
 }
 
-/// The number of the candidate that is chosen, if it is legal: the first, or one that gains enough over it.
+/// The number of the candidate that is chosen, if it is legal: the first, or one that gains enough over it, or one that takes so much less
+/// on one thread than the first one's waves.
 ///
 /// # Errors
 /// Those of `proven`.
@@ -211,25 +219,30 @@ fn best(candidates: &[Candidate], share: f64, proven: impl Fn(&Candidate) -> Res
     let mut better: Vec<usize> = (1..candidates.len()).filter(|&c| rank(&candidates[c]) < GAIN * rank(first)).collect();
     better.sort_by(|&a, &b| rank(&candidates[a]).total_cmp(&rank(&candidates[b])));
     let style = |c: usize| candidates[c].style;
-    let divided = |style: Style| style.waves || style.strips;
-    if better.iter().any(|&c| divided(style(c)) || style(c).jam > 1) {
+    // waves of tiles are in the default as well
+    let divided = |c: &Candidate| c.style.waves || c.style.strips || c.has_waves();
+    let mut default = 0;
+    if divided(first) || better.iter().any(|&c| divided(&candidates[c]) || style(c).jam > 1) {
         // what one thread pays for waves and strips, and what it gains by loops that are unrolled and jammed
-        let mut others: Vec<&Candidate> = candidates.iter().filter(|c| !divided(c.style) && c.style.jam == 1).collect();
-        others.sort_by(|a, b| a.cost.nanoseconds().total_cmp(&b.cost.nanoseconds()));
-        let mut other = first;
+        let is_other = |c: &usize| !divided(&candidates[*c]) && style(*c).jam == 1;
+        let mut others: Vec<usize> = (0..candidates.len()).filter(is_other).collect();
+        let time = |c: usize| candidates[c].cost.nanoseconds();
+        others.sort_by(|&a, &b| time(a).total_cmp(&time(b)));
+        let mut other = 0;
         for c in others {
-            if proven(c)? {
+            if proven(&candidates[c])? {
                 other = c;
                 break;
             }
         }
-        let other = other.cost.nanoseconds();
-        let most = other * if share >= 0.5 { MOST_FOR_THREADS } else { MOST_WHERE_SHORT };
-        let time = |c: usize| candidates[c].cost.nanoseconds();
-        better.retain(|&c| style(c).jam == 1 || time(c) <= GAIN * other);
-        better.retain(|&c| !divided(style(c)) || share > 0.0 && time(c) <= most);
+        let most = time(other) * if share >= 0.5 { MOST_FOR_THREADS } else { MOST_WHERE_SHORT };
+        better.retain(|&c| style(c).jam == 1 || time(c) <= GAIN * time(other));
+        better.retain(|&c| !divided(&candidates[c]) || share > 0.0 && time(c) <= most);
+        if time(0) > MOST_FOR_THREADS * time(other) {
+            default = other;
+        }
     }
-    Ok(better.first().copied().unwrap_or(0))
+    Ok(better.first().copied().unwrap_or(default))
 }
 
 /// Proofs of schedules of one program, each done once.

@@ -375,7 +375,7 @@ fn long_sweeps_in_place_run_in_waves_of_tiles_where_one_thread_loses_little() {
     assert_eq!(waves.tiled.schedule, tiled.schedule);
     // a short program does not pay for them
     let (_, _, found) = planned(
-        "loop warping(N = 1000) { in f32 x[N], y[N]  inout f32 D[N+1][N+1]
+        "loop warping(N = 700) { in f32 x[N], y[N]  inout f32 D[N+1][N+1]
            for i in 1..N+1 for j in 1..N+1
              D[i][j] = abs(x[i-1] - y[j-1]) + min(D[i-1][j], min(D[i][j-1], D[i-1][j-1])) }",
     );
@@ -513,4 +513,21 @@ fn long_triangles_have_candidates() {
              best[lo][lo+len] max= best[lo][k] + best[k][lo+len] + v[lo] * v[k] * v[lo+len] }",
     );
     assert!(found.len() > 4);
+}
+
+#[test]
+fn waves_of_the_default_that_one_thread_pays_for_give_way() {
+    let (_, _, found) = planned(
+        "loop sweeps(T = 15, N = 1000) { inout f64 A[N][N]
+           for t in 0..T for i in 1..N-1 for j in 1..N-1
+             A[i][j] = 0.25 * (A[i-1][j] + A[i][j-1] + A[i][j+1] + A[i+1][j]) }",
+    );
+    let waves = found.iter().find(|c| c.has_waves()).unwrap();
+    let other = found.iter().find(|c| !c.has_waves() && !c.style.strips && c.style.jam == 1).unwrap();
+    let chosen = |times: f64| {
+        let cost = Cost { ports: times * other.cost.nanoseconds(), ..Cost::default() };
+        let default = Candidate { cost, style: Style::default(), ..waves.clone() };
+        best(&[default, other.clone()], 0.5, |_| Ok(true)).unwrap()
+    };
+    assert_eq!([chosen(0.9 * MOST_FOR_THREADS), chosen(1.1 * MOST_FOR_THREADS)], [0, 1]);
 }
