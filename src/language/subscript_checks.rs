@@ -7,6 +7,7 @@
 //! element that is part of the subscript, an interval of the element says the same, which a run checks before it begins. A run ends with an error where a subscript
 //! has been outside. Invariant: no data lead out of an array.
 
+use crate::expr::dynamic_bounds::Target;
 use crate::expr::{BinaryOp, BufferId, Expr, Index, Scalar, UnaryOp};
 use crate::poly::analysis::conditional_range::conditional_range;
 use crate::poly::analysis::element_function::type_range;
@@ -80,10 +81,11 @@ impl<'a> SubscriptChecks<'a> {
     /// Brings the subscripts of a statement into their dimensions; returns the statements that record them.
     pub fn keep_inside(&mut self, s: &mut Statement) -> Vec<Statement> {
         let is_box = s.domain.is_empty();
-        let kept = Kept { dtype: self.arrays[s.target.0 as usize].dtype, index: s.subscripts(), statement: s };
+        let (dtype, index) = (self.arrays[s.target.0 as usize].dtype, s.subscripts());
+        let target = Target { buffer: s.target, index: &index, reduce: s.reduce, dtype };
         let mut walk = Walk { checks: self, iterators: &s.iterators, is_box, records: vec![] };
-        let of_target = walk.target_conditions(&kept);
-        let body = walk.assigned(&s.body, &[], &kept, &of_target);
+        let of_target = walk.target_conditions(&target, &s.body);
+        let body = walk.assigned(&s.body, &[], &target, &of_target);
         let mut computed = vec![];
         for (d, e) in &s.computed {
             let e = walk.expression(e, &of_target);
@@ -171,45 +173,45 @@ struct Walk<'a, 'b> {
 
 impl Walk<'_, '_> {
     /// The conditions without which a statement leaves its target as it is, with subscripts that stay inside.
-    fn target_conditions(&mut self, kept: &Kept) -> Vec<Condition> {
-        let (conditions, body) = kept.conditions();
+    fn target_conditions(&mut self, target: &Target, value: &Expr) -> Vec<Condition> {
+        let (conditions, value) = conditions_of(target, value);
         let mut out = vec![];
         for (condition, holds) in conditions {
             let condition = self.expression(condition, &out);
             out.push((condition, holds));
         }
-        if let Change::Where(condition) = self.change(body, kept, &out) {
+        if let Change::Where(condition) = self.change(value, target, &out) {
             out.push((condition, true));
         }
         out
     }
 
-    fn change(&mut self, e: &Expr, kept: &Kept, conditions: &[Condition]) -> Change {
+    fn change(&mut self, e: &Expr, target: &Target, conditions: &[Condition]) -> Change {
         match e {
             Expr::Select(condition, yes, no) => {
                 let condition = self.expression(condition, conditions);
                 let [yes, no] = [(yes, true), (no, false)].map(|(e, holds)| {
                     let under = [conditions, &[(condition.clone(), holds)]].concat();
-                    self.change(e, kept, &under)
+                    self.change(e, target, &under)
                 });
                 Change::of_select(condition, yes, no)
             }
-            e if kept.is(e) => Change::Never,
+            e if target.is_kept_by(e) => Change::Never,
             _ => Change::Always,
         }
     }
 
     /// The value `e` that a statement assigns. The element that it keeps has the subscripts of the target, which count where the statement changes it.
-    fn assigned(&mut self, e: &Expr, conditions: &[Condition], kept: &Kept, of_target: &[Condition]) -> Expr {
+    fn assigned(&mut self, e: &Expr, conditions: &[Condition], target: &Target, of_target: &[Condition]) -> Expr {
         match e {
             Expr::Select(condition, yes, no) => {
                 let condition = self.expression(condition, conditions);
                 let under = |holds| [conditions, &[(condition.clone(), holds)]].concat();
                 let branches = [(yes, true), (no, false)];
-                let [yes, no] = branches.map(|(e, holds)| self.assigned(e, &under(holds), kept, of_target));
+                let [yes, no] = branches.map(|(e, holds)| self.assigned(e, &under(holds), target, of_target));
                 Expr::select(condition, yes, no)
             }
-            e if kept.is(e) => self.expression(e, of_target),
+            e if target.is_kept_by(e) => self.expression(e, of_target),
             e => self.expression(e, conditions),
         }
     }
@@ -263,38 +265,19 @@ impl Walk<'_, '_> {
     }
 }
 
-/// The values with which a statement leaves its target as it is.
-struct Kept<'a> {
-    statement: &'a Statement,
-    /// The element that it assigns to.
-    index: Vec<Index>,
-    dtype: DType,
-}
-
-impl Kept<'_> {
-    fn is(&self, e: &Expr) -> bool {
-        match self.statement.reduce {
-            // of either sign
-            Some(BinaryOp::Add) => [0.0, -0.0].iter().any(|&zero| *e == Expr::Const(Scalar::of(self.dtype, zero))),
-            Some(op) => Scalar::neutral(op, self.dtype).is_ok_and(|neutral| *e == Expr::Const(neutral)),
-            None => matches!(e, Expr::Load(a) if a.buffer == self.statement.target && a.index == self.index),
-        }
+/// The conditions without each of which `value` keeps the target, and the value where they are as said.
+fn conditions_of<'e>(target: &Target, mut value: &'e Expr) -> (Vec<(&'e Expr, bool)>, &'e Expr) {
+    let mut out = vec![];
+    while let Expr::Select(condition, yes, no) = value {
+        let holds = match (target.is_kept_by(yes), target.is_kept_by(no)) {
+            (false, true) => true,
+            (true, false) => false,
+            _ => break,
+        };
+        out.push((&**condition, holds));
+        value = if holds { yes } else { no };
     }
-
-    /// The conditions without each of which the statement keeps its target, and its value where they are as said.
-    fn conditions(&self) -> (Vec<(&Expr, bool)>, &Expr) {
-        let (mut body, mut out) = (&self.statement.body, vec![]);
-        while let Expr::Select(condition, yes, no) = body {
-            let holds = match (self.is(yes), self.is(no)) {
-                (false, true) => true,
-                (true, false) => false,
-                _ => break,
-            };
-            out.push((&**condition, holds));
-            body = if holds { yes } else { no };
-        }
-        (out, body)
-    }
+    (out, value)
 }
 
 /// Where a value changes the target of its statement.
@@ -360,11 +343,12 @@ pub(super) fn checked_before<'s>(scop: &'s Scop, s: &'s Statement) -> Vec<&'s Ex
     let mut out = vec![];
     if s.domain.is_empty() {
         collect(scop, s, &s.body, &mut vec![], &mut out);
-        let target = scop.tensor(s.target);
-        let kept = Kept { dtype: target.dtype, index: s.subscripts(), statement: s };
-        let conditions: Vec<Condition> = kept.conditions().0.into_iter().map(|(e, holds)| (e.clone(), holds)).collect();
+        let (array, index) = (scop.tensor(s.target), s.subscripts());
+        let target = Target { buffer: s.target, index: &index, reduce: s.reduce, dtype: array.dtype };
+        let conditions = conditions_of(&target, &s.body).0.into_iter().map(|(e, holds)| (e.clone(), holds));
+        let conditions: Vec<Condition> = conditions.collect();
         for (d, e) in &s.computed {
-            let extent = target.shape[*d];
+            let extent = array.shape[*d];
             out.extend(brought_inside(e).filter(|value| is_checked(scop, s, &conditions, value, extent)));
         }
     }
