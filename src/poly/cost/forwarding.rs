@@ -62,9 +62,7 @@ impl Span {
             meets && !alike && (written.masked || !inside)
         })
     }
-}
 
-impl Span {
     /// The share of the vectors that are loaded as they were stored and lie in two lines, from which x86 forwards nothing (by measurement on Zen 4).
     fn crossing(&self, written: &Span, bytes: i64, line: i64) -> f64 {
         let vector = self.length * bytes;
