@@ -6,28 +6,19 @@
 mod common;
 mod emulator;
 
-use common::host_targets;
+use common::{host_targets, scop};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use std::sync::Arc;
 use tilewright::internal::codegen::{Isa, Target};
-use tilewright::internal::language::{self, lowered::Computation};
+use tilewright::internal::language;
 use tilewright::internal::pipeline::kernel::{self, CompiledKernel, Statements};
 use tilewright::internal::poly::lower::state::Argument;
 use tilewright::internal::poly::reference;
 use tilewright::internal::poly::scop::Scop;
 use tilewright::internal::poly::statement::{Role, TensorDecl};
 use tilewright::{DType, Model, Options, Session, Stage, Tensor};
-
-fn scop(text: &str) -> Scop {
-    let file = language::parse("p.tile", text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let lowered = file.lower(file.program(None).unwrap(), &Default::default(), None);
-    match lowered.unwrap_or_else(|e| panic!("{e}\n{text}")).computation {
-        Computation::Loop(scop) => scop,
-        Computation::Def(_) => panic!("a loop program: {text}"),
-    }
-}
 
 /// Inputs of small whole numbers, so that sums and products are exact in any order, and zeros for the rest.
 fn tensors(scop: &Scop) -> Vec<Tensor> {

@@ -16,6 +16,8 @@ use tilewright::{Isa, Target};
 
 use tilewright::Dim;
 use tilewright::internal::expr::scalar::Value;
+use tilewright::internal::language::{self, lowered::Computation};
+use tilewright::internal::poly::scop::Scop;
 use tilewright::internal::runtime::npy;
 use tilewright::module::{Module, TensorSpec};
 use tilewright::{DType, Model, Session, Tensor};
@@ -49,6 +51,16 @@ pub fn host_targets() -> Vec<Target> {
         skip::no_hardware(&format!("this processor does not run {}", target.name));
     }
     here
+}
+
+/// The statements of the loop program of a text.
+pub fn scop(text: &str) -> Scop {
+    let file = language::parse("p.tile", text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let lowered = file.lower(file.program(None).unwrap(), &Default::default(), None);
+    match lowered.unwrap_or_else(|e| panic!("{e}\n{text}")).computation {
+        Computation::Loop(scop) => scop,
+        Computation::Def(_) => panic!("a loop program: {text}"),
+    }
 }
 
 /// The outputs of a module for inputs from a seed (`bound`: see [`Tensor::seeded`]).
