@@ -24,13 +24,17 @@ use crate::poly::schedule::TimeDimension;
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Statement, StatementId};
 use crate::runtime::DType;
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 
 /// Reorders the operands of each statement.
 pub fn reassociate(scop: &Scop) -> Scop {
     let mut out = scop.clone();
-    for id in scop.ids() {
-        let s = scop.statement(id);
-        let recurrence = recurrence(scop, id);
+    let loops = loops_of(scop);
+    let places = loops.iter().flat_map(|loops| (0..loops.ids.len()).map(move |place| (loops, place)));
+    for (loops, place) in places {
+        let (id, s) = (loops.ids[place], loops.body[place]);
+        let recurrence = Recurrence { s, loops, place, through: OnceCell::new() };
         if !s.is_scatter() && recurrence.is_cyclic() {
             let dtype = |b: BufferId| scop.tensors[b.0 as usize].dtype;
             let body = s.body.rewrite(&mut |e| match e {
@@ -66,39 +70,84 @@ const MOST_THROUGH: usize = 3;
 /// A statement that reads what it wrote in earlier iterations.
 struct Recurrence<'a> {
     s: &'a Statement,
-    /// The statements of its loops, itself included, in the order of the text.
-    body: Vec<&'a Statement>,
-    /// Its place among them.
+    loops: &'a Loops<'a>,
+    /// Its place in the body of the loops.
     place: usize,
-    /// -1 for each iterator that counts down in the order of the text, 1 for the others.
-    signs: Vec<i64>,
+    /// See [`Recurrence::through`].
+    through: OnceCell<Vec<Vec<Option<Vec<i64>>>>>,
 }
 
-/// The statements that have the loops of statement `id`, where iterators mean the same, in order; and the place of that one.
-fn recurrence(scop: &Scop, id: StatementId) -> Recurrence<'_> {
-    let path = scop.order.path(id);
-    let loops =
-        |path: &[TimeDimension<'_>]| path.len() - usize::from(matches!(path.last(), Some(TimeDimension::Position(_))));
-    let around = &path[..loops(&path)];
-    let is_alike = |other: StatementId| {
-        let there = scop.order.path(other);
+/// The statements of the same loops, where iterators mean the same.
+struct Loops<'a> {
+    /// In the order of the text.
+    ids: Vec<StatementId>,
+    body: Vec<&'a Statement>,
+    /// -1 for each iterator that counts down in the order of the text, 1 for the others.
+    signs: Vec<i64>,
+    /// The writes that each statement reads, once one is asked for.
+    reads: OnceCell<Vec<Vec<Write>>>,
+}
+
+/// A write of a statement of the loops: its place, and how many iterations of each loop before what reads it, at least.
+type Write = (usize, Vec<i64>);
+
+/// The statements of a program by their loops.
+fn loops_of(scop: &Scop) -> Vec<Loops<'_>> {
+    let paths: Vec<Vec<TimeDimension<'_>>> = scop.ids().map(|id| scop.order.path(id)).collect();
+    let path = |id: StatementId| &paths[id.0 as usize][..];
+    let position = |id: StatementId| match path(id).last() {
+        Some(TimeDimension::Position(position)) => Some(*position),
+        _ => None,
+    };
+    let around = |id: StatementId| &path(id)[..path(id).len() - usize::from(position(id).is_some())];
+    let is_alike = |first: StatementId, other: StatementId| {
         let same = |d: &TimeDimension| match d {
-            TimeDimension::Row(row) => row.of(id) == row.of(other),
+            TimeDimension::Row(row) => row.of(first) == row.of(other),
             TimeDimension::Position(_) => true,
         };
-        there[..loops(&there)] == *around && around.iter().all(same)
+        around(other) == around(first) && around(first).iter().all(same)
     };
-    let position = |other: StatementId| match scop.order.path(other).last() {
-        Some(TimeDimension::Position(position)) => *position,
-        _ => 0,
-    };
-    let mut alike: Vec<StatementId> = scop.ids().filter(|&other| other == id || is_alike(other)).collect();
-    alike.sort_by_key(|&other| position(other));
-    let place = alike.iter().position(|&other| other == id).unwrap_or(0);
-    let s = scop.statement(id);
-    let down = |v: Var| around.iter().any(|d| matches!(d, TimeDimension::Row(row) if row.of(id).coefficient(v) < 0));
-    let signs = s.vars().map(|v| if down(v) { -1 } else { 1 }).collect();
-    Recurrence { s, body: alike.into_iter().map(|other| scop.statement(other)).collect(), place, signs }
+    let mut groups: Vec<Vec<StatementId>> = vec![];
+    for id in scop.ids() {
+        match groups.iter_mut().find(|group| is_alike(group[0], id)) {
+            Some(group) => group.push(id),
+            None => groups.push(vec![id]),
+        }
+    }
+    let loops = groups.into_iter().map(|mut ids| {
+        ids.sort_by_key(|&id| position(id).unwrap_or(0));
+        let (first, body) = (ids[0], ids.iter().map(|&id| scop.statement(id)).collect::<Vec<_>>());
+        let down =
+            |v: Var| around(first).iter().any(|d| matches!(d, TimeDimension::Row(row) if row.of(first).coefficient(v) < 0));
+        let signs = body[0].vars().map(|v| if down(v) { -1 } else { 1 }).collect();
+        Loops { ids, body, signs, reads: OnceCell::new() }
+    });
+    loops.collect()
+}
+
+impl Loops<'_> {
+    /// The writes of the loops' statements that `e` reads, which is part of the statement at `reader`: the last one of each statement.
+    fn reads_of(&self, e: &Expr, reader: usize) -> Vec<Write> {
+        let mut latest: BTreeMap<usize, Vec<i64>> = BTreeMap::new();
+        e.visit_accesses(&mut |read| {
+            let writers = self.body.iter().enumerate().filter(|(_, s)| s.target == read.buffer && !s.is_scatter());
+            for (writer, s) in writers {
+                let Some(apart) = distance(s, read) else { continue };
+                let between: Vec<i64> = apart.iter().zip(&self.signs).map(|(d, sign)| d * sign).collect();
+                if is_earlier(&between) || writer < reader && between.iter().all(|&d| d == 0) {
+                    let known = latest.entry(writer).or_insert_with(|| between.clone());
+                    if between < *known {
+                        *known = between;
+                    }
+                }
+            }
+        });
+        latest.into_iter().collect()
+    }
+
+    fn reads(&self) -> &[Vec<Write>] {
+        self.reads.get_or_init(|| self.body.iter().enumerate().map(|(r, s)| self.reads_of(&s.body, r)).collect())
+    }
 }
 
 /// An operand of a chain, with its sign.
@@ -187,7 +236,7 @@ impl Recurrence<'_> {
     /// writes something that it reads.
     fn is_cyclic(&self) -> bool {
         let reads_others = |others: &[&Statement]| others.iter().any(|other| self.s.body.reads(other.target));
-        self.s.body.reads(self.s.target) || self.body.len() > 1 && reads_others(&self.body)
+        self.s.body.reads(self.s.target) || self.loops.body.len() > 1 && reads_others(&self.loops.body)
     }
 
     /// The selection between `value` and `kept`. Where `value` is an extreme of `kept`, an integer, and of an operand that is
@@ -233,40 +282,48 @@ impl Recurrence<'_> {
         terms.into_iter().flat_map(|t| apart(&t).unwrap_or_else(|| vec![t])).collect()
     }
 
-    /// The age of the latest value of the recurrence that an expression follows from.
+    /// The age of the latest value of the recurrence that an expression of the statement follows from.
     fn age(&self, e: &Expr) -> Age {
+        let reads = self.loops.reads_of(e, self.place);
         let mut latest = Age::Before;
-        self.follow(e, &vec![0; self.s.iterators.len()], &mut vec![self.place], &mut latest);
+        for (count, known) in std::iter::once(&self.itself()).chain(self.through()).enumerate() {
+            if let Some(ago) = least_sum(&reads, known) {
+                latest = latest.max(Age::Ago(std::cmp::Reverse(ago), count + 1));
+            }
+        }
         latest
     }
 
-    /// Finds the latest value of the recurrence that `e` follows from. The last of the statements in `through` computes `e`,
-    /// so many iterations of each loop `ago`.
-    fn follow(&self, e: &Expr, ago: &[i64], through: &mut Vec<usize>, latest: &mut Age) {
-        let reader = through.last().copied().unwrap_or(self.place);
-        let written = |writer: usize, read: &Access| {
-            let writes = self.body[writer];
-            let apart =
-                (read.buffer == writes.target && !writes.is_scatter()).then(|| distance(writes, read)).flatten()?;
-            let between: Vec<i64> = apart.iter().zip(&self.signs).map(|(d, sign)| d * sign).collect();
-            (is_earlier(&between) || writer < reader && between.iter().all(|&d| d == 0)).then(|| sum(&between, ago))
-        };
-        e.visit_accesses(&mut |a| {
-            if let Some(distance) = written(self.place, a) {
-                *latest = latest.clone().max(Age::Ago(std::cmp::Reverse(distance), through.len()));
-            }
-            for other in 0..self.body.len() {
-                if through.len() <= MOST_THROUGH
-                    && !through.contains(&other)
-                    && let Some(place) = written(other, a)
-                {
-                    through.push(other);
-                    self.follow(&self.body[other].body, &place, through, latest);
-                    through.pop();
-                }
-            }
-        });
+    /// How many iterations of each loop before a statement the recurrence has computed what it follows from: of the statement itself.
+    fn itself(&self) -> Vec<Option<Vec<i64>>> {
+        let zero = || vec![0; self.s.iterators.len()];
+        (0..self.loops.body.len()).map(|other| (other == self.place).then(zero)).collect()
     }
+
+    /// How many iterations of each loop before each other statement the recurrence has computed what that one follows from, at
+    /// least: through so many statements, that one included, from 1 to [`MOST_THROUGH`]. A way round that comes back to a statement is longer
+    /// than the one without it, so that the least one meets each statement once.
+    fn through(&self) -> &[Vec<Option<Vec<i64>>>] {
+        self.through.get_or_init(|| {
+            let mut out: Vec<Vec<Option<Vec<i64>>>> = vec![];
+            for count in 0..MOST_THROUGH {
+                let itself = self.itself();
+                let known = if count == 0 { &itself } else { &out[count - 1] };
+                let of = |(other, reads): (usize, &Vec<Write>)| {
+                    (other != self.place).then(|| least_sum(reads, known)).flatten()
+                };
+                let next = self.loops.reads().iter().enumerate().map(of).collect();
+                out.push(next);
+            }
+            out
+        })
+    }
+}
+
+/// The least of the distances of writes, each with what is `known` of the statement that writes.
+fn least_sum(reads: &[Write], known: &[Option<Vec<i64>>]) -> Option<Vec<i64>> {
+    let sums = reads.iter().filter_map(|(writer, between)| Some(sum(between, known[*writer].as_ref()?)));
+    sums.min()
 }
 
 fn sum(a: &[i64], b: &[i64]) -> Vec<i64> {
