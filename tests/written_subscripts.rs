@@ -476,6 +476,63 @@ fn distances_from_data_under_their_condition_are_checked_before_the_run() {
     }
 }
 
+/// A guard on the element that is the subscript: one for which it fails leads nowhere, the others are checked before the run.
+#[test]
+fn elements_for_which_a_guard_fails_lead_nowhere() {
+    let none = |sentinel: i32| (0..40).map(|i| if i % 3 == 1 { sentinel } else { (i * 11) % 40 }).collect::<Vec<i32>>();
+    let x: Vec<i32> = (0..40).map(|i| 100 + i).collect();
+    let program = |statement: &str, kind: &str| {
+        format!("loop p(N = 40) {{ in i32 q[N], x[N]\n {kind} i32 y[N]\n for i in 0..N {statement} }}")
+    };
+    let is_recorded = |text: &str| scop(text).tensors.iter().any(|t| t.role == Role::Check);
+    for (sentinel, statement, recorded) in [
+        (-1, "if q[i] >= 0 y[q[i]] = x[i]", false),
+        (-7, "if q[i] < 0 { } else y[q[i]] = x[i]", false),
+        (i32::MIN, "if !(q[i] < 0) && x[i] > 0 y[q[i]] = x[i]", false),
+        (-1, "if q[i] != -1 y[q[i]] = x[i]", false),
+        (40, "if q[i] < i32(N) y[q[i]] = x[i]", false),
+        (i32::MAX, "if q[i] >= 0 && q[i] < 40 y[q[i]] = x[i]", false),
+        // no interval of elements: the run checks
+        (999, "if q[i] != 999 y[q[i]] = x[i]", true),
+    ] {
+        let (q, mut y) = (none(sentinel), vec![7; 40]);
+        for (i, &q) in q.iter().enumerate().filter(|q| *q.1 != sentinel) {
+            y[q as usize] = x[i];
+        }
+        let text = program(statement, "inout");
+        assert_eq!(is_recorded(&text), recorded, "{text}");
+        check(&text, &[("q", &i32s(&q)), ("x", &i32s(&x)), ("y", &i32s(&[7; 40]))], &[&y]);
+        // the same of a sum, and of what is read
+        let mut sums = vec![7; 40];
+        for (i, &q) in q.iter().enumerate().filter(|q| *q.1 != sentinel) {
+            sums[q as usize] += x[i];
+        }
+        let text = program(&statement.replace("] = x", "] += x"), "inout");
+        check(&text, &[("q", &i32s(&q)), ("x", &i32s(&x)), ("y", &i32s(&[7; 40]))], &[&sums]);
+        let read: Vec<i32> = q.iter().map(|&q| if q == sentinel { 5 } else { x[q as usize] }).collect();
+        let text =
+            program(&format!("{{ y[i] = 5 {} }}", statement.replace("y[q[i]] = x[i]", "y[i] = x[q[i]]")), "inout");
+        check(&text, &[("q", &i32s(&q)), ("x", &i32s(&x)), ("y", &i32s(&[7; 40]))], &[&read]);
+    }
+    let gather = program("y[i] = select(q[i] >= 0, x[q[i]], -3)", "out");
+    let read: Vec<i32> = none(-1).iter().map(|&q| if q < 0 { -3 } else { x[q as usize] }).collect();
+    check(&gather, &[("q", &i32s(&none(-1))), ("x", &i32s(&x))], &[&read]);
+    // where the guard holds, or is on another element, an element must be inside
+    for (sentinel, statement) in [
+        (40, "if q[i] >= 0 y[q[i]] = x[i]"),
+        (-2, "if q[i] != -1 y[q[i]] = x[i]"),
+        (-1, "if q[(i + 1) % N] >= 0 y[q[i]] = x[i]"),
+        (-1, "if q[i] >= 0 || x[i] > 0 y[q[i]] = x[i]"),
+        (-5, "if q[i] != 999 y[q[i]] = x[i]"),
+    ] {
+        let q = i32s(&none(sentinel));
+        for result in results(&program(statement, "inout"), &[("q", &q), ("x", &i32s(&x)), ("y", &i32s(&x))]) {
+            let error = result.expect_err(statement).to_string();
+            assert!(error.contains("lies outside of"), "{statement}: {error}");
+        }
+    }
+}
+
 /// An i32 beside an index is what `i64(…)` makes of it, in subscripts and comparisons; elsewhere types are not mixed.
 #[test]
 fn numbers_beside_indices_are_widened() {

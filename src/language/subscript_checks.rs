@@ -4,12 +4,13 @@
 //! are brought into their dimension unless their operations keep them there already, or what the program assigns; and what is to run just before it, two
 //! statements for each that keep the least and the greatest value of the subscript in tensors of [`Role::Check`]. In a branch of a selection, and of
 //! a target that keeps its value where a condition fails, only what the condition chooses counts; the element that is kept is read where it is written. Where the condition bounds an index by the
-//! element that is part of the subscript, an interval of the element says the same, which a run checks before it begins. A run ends with an error where a subscript
+//! element that is part of the subscript, an interval of the element says the same, which a run checks before it begins; so does one where the condition is on
+//! the element that is the subscript, as in `if q[i] >= 0 y[q[i]] = x[i]`, and a negative one leads nowhere. A run ends with an error where a subscript
 //! has been outside. Invariant: no data lead out of an array.
 
 use crate::expr::dynamic_bounds::Target;
 use crate::expr::{BinaryOp, BufferId, Expr, Index, Scalar, UnaryOp};
-use crate::poly::analysis::conditional_range::conditional_range;
+use crate::poly::analysis::conditional_range::{Elements, conditional_range, elements_under};
 use crate::poly::analysis::element_function::type_range;
 use crate::poly::analysis::index_range::{IndexRange, element_range, is_inside};
 use crate::poly::schedule::{Node, SequencePart};
@@ -124,6 +125,19 @@ impl<'a> SubscriptChecks<'a> {
         value.any(&mut |e| reads(e))
             && !is_inside(self.arrays, iterators, value, extent)
             && (value.any(&mut |e| written(e)) || element_range(self.arrays, of_check, value, extent).is_err())
+    }
+
+    /// The elements that a check before the run allows for a subscript that is not open, under conditions.
+    fn checked_under(&self, iterators: &[Iterator], conditions: &[Condition], value: &Expr, extent: i64) -> Elements {
+        let is_data = |e: &Expr| matches!(e, Expr::Load(_));
+        if conditions.is_empty() || !value.any(&mut |e| is_data(e)) || is_inside(self.arrays, iterators, value, extent)
+        {
+            return Elements::Inside;
+        }
+        match element_range(self.arrays, &[], value, extent) {
+            Ok(Some(range)) => elements_under(self.arrays, conditions, value, range),
+            _ => Elements::Inside,
+        }
     }
 
     /// The tensors of the least and the greatest subscript of a dimension.
@@ -245,11 +259,18 @@ impl Walk<'_, '_> {
         let dtype = self.checks.dtype(&value);
         let Some(limits) = limits(dtype, extent) else { return value };
         let all_count = self.is_box && conditions.is_empty();
-        if !self.checks.is_open(self.iterators, all_count, &value, extent) {
-            return value;
-        }
         let [least, greatest] = limits.map(Expr::Const);
         let inside = Expr::binary(BinaryOp::Min, Expr::binary(BinaryOp::Max, value.clone(), least), greatest);
+        if !self.checks.is_open(self.iterators, all_count, &value, extent) {
+            match self.checks.checked_under(self.iterators, conditions, &value, extent) {
+                Elements::Inside => return value,
+                Elements::Range(range) => {
+                    self.checks.ranges.push(range);
+                    return inside;
+                }
+                Elements::Several => {}
+            }
+        }
         let arrays = self.checks.arrays;
         let under = || conditional_range(arrays, self.iterators, conditions, &value, extent);
         if let Some(range) = (self.is_box && !conditions.is_empty()).then(under).flatten() {

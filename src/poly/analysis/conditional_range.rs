@@ -2,10 +2,11 @@
 //!
 //! In: a subscript that is an iterator plus or minus a function of one element, over a box, and conditions that bound the iterator by
 //! functions of the same element. Out: the interval in which the element must lie so that the subscript is inside wherever all
-//! conditions hold. It is exact: an element outside of it leads out of the dimension.
+//! conditions hold. It is exact: an element outside of it leads out of the dimension. Of a subscript that is a function of one element alone, as
+//! `y[q[i]]` where `q[i] >= 0`, [`elements_under`] adds the elements for which a condition fails.
 
 use crate::expr::dynamic_bounds::{DynamicBound, conjunction};
-use crate::expr::{Affine, BinaryOp, Expr, Index, Scalar, Var};
+use crate::expr::{Affine, BinaryOp, Expr, Index, Scalar, UnaryOp, Var};
 use crate::poly::analysis::element_function::{Function, function_of, merged, signs, type_range};
 use crate::poly::analysis::index_range::IndexRange;
 use crate::poly::statement::{Iterator, Program, TensorDecl, ranges};
@@ -94,6 +95,62 @@ fn good(length: &Function, first: &Function, last: &Function, extent: i128) -> V
     out
 }
 
+/// The elements with which a subscript that is a function of one of them counts.
+#[derive(PartialEq, Debug)]
+pub enum Elements {
+    /// Conditions say nothing of them: those that keep it inside.
+    Inside,
+    /// Those that keep it inside, and those for which a condition fails.
+    Range(IndexRange),
+    /// They are no interval.
+    Several,
+}
+
+/// The elements with which a subscript is inside wherever the conditions are as said, where those in `inside` keep it so. What a condition says of anything
+/// but the same element does not count.
+pub fn elements_under(
+    tensors: &[TensorDecl],
+    conditions: &[(Expr, bool)],
+    value: &Expr,
+    inside: IndexRange,
+) -> Elements {
+    let program = Program { tensors: tensors.to_vec(), definitions: vec![] };
+    let function = function_of(&program, 0, value).and_then(|f| f.source);
+    let Some(source) = function.filter(|s| s.otherwise.is_empty()) else { return Elements::Inside };
+    let mut good = vec![(i128::from(inside.lower), i128::from(inside.upper))];
+    let mut parts = vec![];
+    conditions.iter().for_each(|(condition, holds)| all_of(condition, *holds, &mut parts));
+    for (part, holds) in parts {
+        let [yes, no] = [1, 0].map(|truth| Expr::Const(Scalar::i64(truth)));
+        let truth = function_of(&program, 0, &Expr::select(part.clone(), yes, no));
+        let Some(truth) = truth.filter(|t| t.is_whole && t.source.as_ref() == Some(&source)) else { continue };
+        let fails = truth.pieces.iter().filter(|p| p.lo <= p.hi && p.base != i128::from(holds));
+        good.extend(fails.map(|p| (p.lo, p.hi)));
+    }
+    let Some(whole) = type_range(tensors[source.tensor.0 as usize].dtype) else { return Elements::Inside };
+    let within = |(lo, hi): (i128, i128)| Some((lo.max(whole.0), hi.min(whole.1))).filter(|(lo, hi)| lo <= hi);
+    let number = |limit: i128| limit.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+    match merged(good.into_iter().filter_map(within).collect())[..] {
+        [(lower, upper)] => {
+            let range = IndexRange { lower: number(lower), upper: number(upper), ..inside };
+            if range == inside { Elements::Inside } else { Elements::Range(range) }
+        }
+        _ => Elements::Several,
+    }
+}
+
+/// The parts of a condition that all are as said where it is.
+fn all_of<'e>(condition: &'e Expr, holds: bool, out: &mut Vec<(&'e Expr, bool)>) {
+    match (condition, holds) {
+        (Expr::Unary(UnaryOp::Not, a), _) => all_of(a, !holds, out),
+        (Expr::Binary(BinaryOp::And, a, b), true) | (Expr::Binary(BinaryOp::Or, a, b), false) => {
+            all_of(a, holds, out);
+            all_of(b, holds, out);
+        }
+        _ => out.push((condition, holds)),
+    }
+}
+
 fn uses(index: &Index, var: Var) -> bool {
     let of = |a: &Affine| a.uses(var);
     match index {
@@ -154,6 +211,39 @@ mod tests {
             }
         }
         assert!(found > 40, "{found}");
+    }
+
+    #[test]
+    fn elements_for_which_a_condition_fails_are_good() {
+        let tensors =
+            [TensorDecl::new("q", DType::I32, [4], Role::Input), TensorDecl::new("p", DType::I32, [4], Role::Input)];
+        let element = |b: u32| Expr::cast(DType::I64, Expr::load(BufferId(b), vec![Affine::var(Var(0))]));
+        let number = |v: i64| Expr::Const(Scalar::i64(v));
+        let compared = |op, b: u32, v: i64| Expr::compare(op, element(b), number(v));
+        let both = |op, a, b| Expr::binary(op, a, b);
+        let inside = IndexRange { tensor: BufferId(0), offset: 0, stride: 1, lower: 0, upper: 8 };
+        let under =
+            |condition: Expr, holds: bool| match elements_under(&tensors, &[(condition, holds)], &element(0), inside) {
+                Elements::Range(r) => Some((r.lower, r.upper)),
+                Elements::Inside => Some((0, 8)),
+                Elements::Several => None,
+            };
+        let (least, most) = (i64::from(i32::MIN), i64::from(i32::MAX));
+        let not_negative = || compared(CompareOp::Ge, 0, 0);
+        assert_eq!(under(not_negative(), true), Some((least, 8)));
+        assert_eq!(under(Expr::unary(UnaryOp::Not, not_negative()), false), Some((least, 8)));
+        assert_eq!(under(compared(CompareOp::Lt, 0, 0), false), Some((least, 8)));
+        assert_eq!(under(both(BinaryOp::And, not_negative(), compared(CompareOp::Gt, 1, 5)), true), Some((least, 8)));
+        assert_eq!(
+            under(both(BinaryOp::And, not_negative(), compared(CompareOp::Lt, 0, 9)), true),
+            Some((least, most))
+        );
+        assert_eq!(under(compared(CompareOp::Ne, 0, -1), true), Some((-1, 8)));
+        assert_eq!(under(compared(CompareOp::Ne, 0, 99), true), None);
+        // too little, a disjunction, another element
+        assert_eq!(under(compared(CompareOp::Gt, 0, -5), true), None);
+        assert_eq!(under(both(BinaryOp::Or, not_negative(), compared(CompareOp::Gt, 1, 5)), true), Some((0, 8)));
+        assert_eq!(under(compared(CompareOp::Ge, 1, 0), true), Some((0, 8)));
     }
 
     #[test]
