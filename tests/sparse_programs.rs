@@ -293,6 +293,11 @@ fn conditions_and_offsets_count_for_the_bound_that_has_them() {
     assert_eq!(run("for k in row[i]..row[i + 1] if k > row[i] w[k] += w[k - 1]", row).unwrap(), scanned);
     assert_eq!(run("for k in row[i]..row[i + 1] if row[i] + 1 <= k w[k] += w[k - 1]", row).unwrap(), scanned);
     assert_eq!(run("for k in row[i] + 1..row[i + 1] w[k] += w[k - 1]", row).unwrap(), scanned);
+    // so do those of a selection
+    for chosen in ["k > row[i], w[k - 1], 0", "w[k] > 0 && k >= row[i] + 1, w[k - 1], 0"] {
+        let summed = format!("for k in row[i]..row[i + 1] w[k] += select({chosen})");
+        assert_eq!(run(&summed, row).unwrap(), scanned, "{chosen}");
+    }
     let all = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
     assert_eq!(run("for k in row[i]..row[i + 1] if k > 0 w[k] += w[k - 1]", row).unwrap(), all);
     assert_eq!(run("for k in row[i]..row[i + 1] w[k] += select(k > 0, w[k - 1], 0)", row).unwrap(), all);
@@ -306,6 +311,8 @@ fn conditions_and_offsets_count_for_the_bound_that_has_them() {
         ("for k in row[i]..row[i + 1] w[k] += w[k - 1]", [0, 2, 2, 6]),
         ("for k in row[i]..row[i + 1] if k >= row[i] w[k] += w[k - 1]", [0, 2, 2, 6]),
         ("for k in row[i]..row[i + 1] if k > 0 w[k] += w[k - 1]", [0, 2, 2, 7]),
+        ("for k in row[i]..row[i + 1] w[k] += select(k > row[i], w[k - 1], 0)", [-1, 2, 2, 6]),
+        ("for k in row[i]..row[i + 1] w[k] += select(k > row[i], 0, w[k - 1])", row),
     ] {
         let message = run(loops, row).unwrap_err().to_string();
         assert!(message.contains("of tensor `row` lies outside of"), "{loops}: {message}");
@@ -330,6 +337,12 @@ fn bounds_without_a_range_are_refused() {
     one("for i in 0..N for k in 0..q[i] y[i] += 1", "write the limit, as in `min(q[i], N)`");
     one("for i in 0..N for k in p[i]..p[i] + q[i] y[k] += 1", "keep it inside, as in `max(0, min(p[i] + q[i], 4))`");
     one("for i in 0..N for k in p[i]..p[i + 1] step 2 y[k] += 1", "a step of 2 between bounds from data");
+    one("for i in 0..N for k in i..i + p[i] y[k] += 1", "keep it inside, as in `max(0, min(i + i64(p[i]), 4))`");
+    assert_eq!(error("", "for i in 0..N for k in i..min(i + p[i], N) y[k] += 1"), "");
+    for dtype in ["bool", "f32"] {
+        let message = error(&format!("in {dtype} r[N + 1]\n"), "for i in 0..N for k in r[i]..r[i + 1] y[k] += 1");
+        assert!(message.contains(&format!("`r[i]` is {dtype}, which is not a type of bounds")), "{message}");
+    }
     let written = error("inout i32 r[N + 1]", "for i in 0..N { r[i] = 0  for k in r[i]..4 y[k] += 1 }");
     assert!(written.contains("the bound `r[i]` is from `r`, which the program writes"), "{written}");
     assert_eq!(error("", "for i in 0..N for k in p[i]..min(p[i] + q[i], N) y[k] += 1"), "");

@@ -9,6 +9,7 @@
 
 use super::condition;
 use super::if_conversion::operands;
+use super::remainders::without_remainders;
 use super::scope::plain;
 use super::source::{Checked, Diagnostic};
 use super::syntax::{Assign, Body, Equation, Program, Range, Statement, assignments};
@@ -28,7 +29,7 @@ pub struct Converted {
     pub ranges: Vec<IndexRange>,
 }
 
-/// Converts the loops of a program.
+/// Converts the loops of a program; those with remainders in their bounds, as `1 + t % 2`, too.
 ///
 /// # Errors
 /// `Invalid` or `Unsupported` at a bound without a static range, from what the program writes, or of a form that cannot be checked.
@@ -54,9 +55,27 @@ struct Conversion<'a> {
 }
 
 /// The operands of a bound: of `max` in a lower one, of `min` in an upper one.
+#[derive(Default)]
 struct Parts {
     affine: Vec<Text>,
     data: Vec<Text>,
+    /// Those with remainders, each of which has a bound of its least or greatest remainder among the affine ones.
+    remainders: Vec<Text>,
+}
+
+impl Parts {
+    /// Those that become conditions.
+    fn conditions(&self) -> Vec<Text> {
+        [&self.data[..], &self.remainders].concat()
+    }
+
+    /// The affine ones as one bound.
+    fn joined(&self, op: BinaryOp) -> Option<Text> {
+        self.affine.iter().cloned().reduce(|a, b| {
+            let span = a.span;
+            Text { kind: Kind::Call(Function::Binary(op), vec![a, b]), span }
+        })
+    }
 }
 
 impl Conversion<'_> {
@@ -72,9 +91,12 @@ impl Conversion<'_> {
                                 format!("a step of {step} between bounds from data: they are walked one by one");
                             return Err(Diagnostic::unsupported(range.lower.span, message));
                         }
-                        let condition = within_bounds(index, &lower.data, &upper.data);
+                        let condition = within_bounds(index, &lower.conditions(), &upper.conditions());
                         self.guard(index, &[&lower.data[..], &upper.data[..]].concat(), body)?;
                         *range = self.static_range(index, range, lower, upper, body)?;
+                        *body = vec![Statement::If { condition, body: std::mem::take(body), otherwise: vec![] }];
+                    } else if let Some((condition, bounds)) = around_remainders(index, range, *step, &lower, &upper) {
+                        (*range, *step) = (bounds, 1);
                         *body = vec![Statement::If { condition, body: std::mem::take(body), otherwise: vec![] }];
                     }
                     self.indices.push(index.text.clone());
@@ -97,7 +119,7 @@ impl Conversion<'_> {
     }
 
     fn parts(&self, e: &Text, op: BinaryOp) -> Checked<Parts> {
-        let mut out = Parts { affine: vec![], data: vec![] };
+        let mut out = Parts::default();
         let mut open = vec![e];
         while let Some(e) = open.pop() {
             if let Kind::Call(Function::Binary(called), operands) = &e.kind
@@ -110,9 +132,19 @@ impl Conversion<'_> {
             match scope.affine(e)? {
                 None if scope.reads_data(e) => {
                     self.only_read(e)?;
-                    out.data.push(e.clone())
+                    let e = scope.widened(e)?;
+                    if let Some(dtype) = scope.dtype(&e)?.filter(|d| d.is_float() || *d == DType::Bool) {
+                        let message = format!("`{}` is {dtype}, which is not a type of bounds", scope.show(&e));
+                        return Err(Diagnostic::invalid(e.span, message));
+                    }
+                    out.data.push(e)
                 }
-                _ => out.affine.push(e.clone()),
+                None => {
+                    let least = without_remainders(&scope, e, op == BinaryOp::Min)?;
+                    out.remainders.extend((least != *e).then(|| e.clone()));
+                    out.affine.push(least);
+                }
+                Some(_) => out.affine.push(e.clone()),
             }
         }
         Ok(out)
@@ -144,11 +176,7 @@ impl Conversion<'_> {
         let inside = self.inside(index, body)?;
         let mut elements: Vec<Elements> = vec![];
         let mut bound = |parts: Parts, at: &Text, op: BinaryOp| -> Checked<Text> {
-            let joined = parts.affine.into_iter().reduce(|a, b| {
-                let span = a.span;
-                Text { kind: Kind::Call(Function::Binary(op), vec![a, b]), span }
-            });
-            if let Some(joined) = joined {
+            if let Some(joined) = parts.joined(op) {
                 return Ok(joined);
             }
             let Some(inside) = &inside else {
@@ -178,11 +206,20 @@ impl Conversion<'_> {
 
     /// The values of an index that keep it inside of the arrays that it subscripts alone; `None` where there are none of these.
     fn inside(&self, index: &Name, body: &[Statement]) -> Checked<Option<Inside>> {
+        self.inside_of(index, |indices, accesses| self.collect(body, indices, &[], accesses))
+    }
+
+    /// As [`Self::inside`], of the arrays that `collect` finds for the indices around.
+    fn inside_of(
+        &self,
+        index: &Name,
+        collect: impl Fn(&mut Vec<String>, &mut Vec<Accessed>),
+    ) -> Checked<Option<Inside>> {
         let mut indices = self.indices.clone();
         indices.push(index.text.clone());
         let var = Var(indices.len() as u32 - 1);
         let mut accesses = vec![];
-        self.collect(body, &mut indices, &[], &mut accesses);
+        collect(&mut indices, &mut accesses);
         let scope = Scope::new(self.sizes, &indices, self.known, &plain, Style::Square);
         let (mut open, mut reach): ((Option<i64>, Option<i64>), Option<(i64, i64)>) = ((None, None), None);
         for Accessed { name, subscripts, facts } in &accesses {
@@ -238,7 +275,7 @@ impl Conversion<'_> {
         Ok(Elements { is_lower, within: of(within)?, beyond: of(beyond)? })
     }
 
-    /// Adds affine conditions to those that compare an index with elements that bound its loop, as `k > p[i]` in a loop from `p[i]`: the values of the index that
+    /// Adds affine conditions to those, of statements and of selections, that compare an index with elements that bound its loop, as `k > p[i]` in a loop from `p[i]`: the values of the index that
     /// keep it inside below them. Elements with which others would count are refused by the run.
     fn guard(&mut self, index: &Name, bounds: &[Text], body: &mut [Statement]) -> Checked<()> {
         for s in body {
@@ -247,35 +284,63 @@ impl Conversion<'_> {
                 Statement::If { condition, body, otherwise } => {
                     self.guard(index, bounds, body)?;
                     self.guard(index, bounds, otherwise)?;
-                    let Some(inside) = self.inside(index, body)? else { continue };
-                    let mut guarded = condition.clone();
-                    for part in operands(condition, Operator::And) {
-                        let Some((is_lower, limit)) = self.limit(index, part) else { continue };
-                        let (op, value) = match is_lower {
-                            true if inside.first > inside.reach.0 => (CompareOp::Ge, inside.first),
-                            false if inside.end < inside.reach.1 => (CompareOp::Lt, inside.end),
-                            _ => continue,
-                        };
-                        let known: Vec<&Text> = bounds.iter().flat_map(elements_of).collect();
-                        let read = elements_of(&limit);
-                        if read.is_empty() || !read.iter().all(|e| known.contains(e)) {
-                            continue;
-                        }
-                        let read_only = self.only_read(&limit).and_then(|()| self.elements(&limit, is_lower, &inside));
-                        let Ok(elements) = read_only else { continue };
-                        self.ranges.extend(elements.beyond);
-                        let at = |kind: Kind| Text { kind, span: part.span };
-                        let name = Box::new(at(Kind::Name(index.text.clone())));
-                        let value = Box::new(at(Kind::Integer(value)));
-                        let affine = at(Kind::Binary(Operator::Compare(op), name, value));
-                        guarded = at(Kind::Binary(Operator::And, Box::new(affine), Box::new(guarded)));
+                    if let Some(inside) = self.inside(index, body)? {
+                        *condition = self.guarded(index, bounds, condition, &inside);
                     }
-                    *condition = guarded;
                 }
-                Statement::Assign(_) => {}
+                Statement::Assign(a) => a.value = self.guarded_selections(index, bounds, &a.value)?,
             }
         }
         Ok(())
+    }
+
+    /// An expression of whose selections the conditions are [`Self::guarded`] for what they choose where they hold.
+    fn guarded_selections(&mut self, index: &Name, bounds: &[Text], e: &Text) -> Checked<Text> {
+        let mut of = |e: &Text| self.guarded_selections(index, bounds, e);
+        let kind = match &e.kind {
+            Kind::Call(function, operands) => {
+                let mut operands = operands.iter().map(of).collect::<Checked<Vec<Text>>>()?;
+                if let (Function::Select, [condition, yes, _]) = (function, &mut operands[..])
+                    && let Some(inside) = self.inside_of(index, |indices, out| self.reads(yes, indices, &[], out))?
+                {
+                    *condition = self.guarded(index, bounds, condition, &inside);
+                }
+                Kind::Call(*function, operands)
+            }
+            Kind::Binary(operator, a, b) => Kind::Binary(*operator, Box::new(of(a)?), Box::new(of(b)?)),
+            Kind::Cast(dtype, a) => Kind::Cast(*dtype, Box::new(of(a)?)),
+            Kind::Negate(a) => Kind::Negate(Box::new(of(a)?)),
+            Kind::Not(a) => Kind::Not(Box::new(of(a)?)),
+            kind => kind.clone(),
+        };
+        Ok(Text { kind, span: e.span })
+    }
+
+    /// A condition with the values of an index that it leaves where all elements are good, for what it decides.
+    fn guarded(&mut self, index: &Name, bounds: &[Text], condition: &Text, inside: &Inside) -> Text {
+        let mut guarded = condition.clone();
+        for part in operands(condition, Operator::And) {
+            let Some((is_lower, limit)) = self.limit(index, part) else { continue };
+            let (op, value) = match is_lower {
+                true if inside.first > inside.reach.0 => (CompareOp::Ge, inside.first),
+                false if inside.end < inside.reach.1 => (CompareOp::Lt, inside.end),
+                _ => continue,
+            };
+            let known: Vec<&Text> = bounds.iter().flat_map(elements_of).collect();
+            let read = elements_of(&limit);
+            if read.is_empty() || !read.iter().all(|e| known.contains(e)) {
+                continue;
+            }
+            let read_only = self.only_read(&limit).and_then(|()| self.elements(&limit, is_lower, inside));
+            let Ok(elements) = read_only else { continue };
+            self.ranges.extend(elements.beyond);
+            let at = |kind: Kind| Text { kind, span: part.span };
+            let name = Box::new(at(Kind::Name(index.text.clone())));
+            let value = Box::new(at(Kind::Integer(value)));
+            let affine = at(Kind::Binary(Operator::Compare(op), name, value));
+            guarded = at(Kind::Binary(Operator::And, Box::new(affine), Box::new(guarded)));
+        }
+        guarded
     }
 
     /// The limit from data that a condition states of an index, and whether it is a lower one: `index ≥ limit`, or `index < limit`.
@@ -421,6 +486,27 @@ fn elements_of(e: &Text) -> Vec<&Text> {
         }
     });
     out
+}
+
+/// The loop of steps of one over a range that holds one whose bounds have remainders, and the condition of its iterations; `None` where no bound has one, and for
+/// steps from one of several bounds, or from an upper one.
+fn around_remainders(index: &Name, range: &Range, step: i64, lower: &Parts, upper: &Parts) -> Option<(Text, Range)> {
+    let (first, last) = (lower.remainders.first(), upper.remainders.first());
+    let from = first.or(last)?;
+    if step != 1 && (step < 0 || lower.affine.len() > 1) {
+        return None;
+    }
+    let mut condition = within_bounds(index, &lower.remainders, &upper.remainders);
+    if step != 1 {
+        let span = from.span;
+        let at = |kind: Kind| Text { kind, span };
+        let join = |operator, a: Text, b: Text| at(Kind::Binary(operator, Box::new(a), Box::new(b)));
+        let distance = join(Operator::Sub, at(Kind::Name(index.text.clone())), range.lower.clone());
+        let rest = join(Operator::Mod, distance, at(Kind::Integer(step)));
+        let whole = join(Operator::Compare(CompareOp::Eq), rest, at(Kind::Integer(0)));
+        condition = join(Operator::And, condition, whole);
+    }
+    Some((condition, Range { lower: lower.joined(BinaryOp::Max)?, upper: upper.joined(BinaryOp::Min)? }))
 }
 
 /// `index >= lower && index < upper`.

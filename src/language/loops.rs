@@ -18,7 +18,7 @@ use crate::expr::dynamic_bounds::negative;
 use crate::expr::narrow::Interval;
 use crate::expr::syntax::Span;
 use crate::expr::syntax::Style;
-use crate::expr::syntax::{Expr as Text, Function, Kind, Name};
+use crate::expr::syntax::{Expr as Text, Function, Kind, Name, Operator};
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};
 use crate::language::environment::{Reader, Scope};
@@ -184,6 +184,42 @@ impl Nest {
     }
 }
 
+/// The factors of a bound, at most: products of them with loop bounds stay inside of 64 bits.
+const LARGEST_FACTOR: u64 = 1 << 16;
+
+/// `⌊form / divisor⌋`.
+#[derive(Clone)]
+struct Quotient {
+    form: Affine,
+    divisor: i64,
+}
+
+impl Quotient {
+    fn offset(&self, by: i64) -> Quotient {
+        Quotient { form: self.form.clone().offset(by * self.divisor), ..*self }
+    }
+
+    /// The product with a number; `None` where that is no quotient.
+    fn scale(&self, by: i64) -> Option<Quotient> {
+        match (self.divisor, by) {
+            (1, _) => Some(Quotient { form: self.form.scale(by), divisor: 1 }),
+            // -⌊a / d⌋ = ⌊(d - 1 - a) / d⌋
+            (divisor, -1) => Some(Quotient { form: self.form.scale(-1).offset(divisor - 1), divisor }),
+            (_, 1) => Some(self.clone()),
+            _ => None,
+        }
+    }
+
+    /// The sum of two of which one is whole; `None` for others.
+    fn plus(&self, other: &Quotient) -> Option<Quotient> {
+        match (self.divisor, other.divisor) {
+            (divisor, 1) => Some(Quotient { form: self.form.add_scaled(&other.form, divisor), divisor }),
+            (1, divisor) => Some(Quotient { form: other.form.add_scaled(&self.form, divisor), divisor }),
+            _ => None,
+        }
+    }
+}
+
 /// Statements below a place and their order.
 type Ordered = Option<SequencePart>;
 
@@ -270,9 +306,10 @@ impl Walk<'_> {
         }
         let lower = self.bounds(&range.lower, BinaryOp::Max, nest)?;
         let upper = self.bounds(&range.upper, BinaryOp::Min, nest)?;
-        let last: Vec<Affine> = upper.iter().map(|a| a.clone().offset(-1)).collect();
-        let least = lower.iter().map(|a| nest.bounds(a).0).max().unwrap_or(0);
-        let most = last.iter().map(|a| nest.bounds(a).1).min().unwrap_or(-1);
+        // the last iteration: one before the upper bound
+        let last: Vec<Quotient> = upper.iter().map(|b| b.offset(-1)).collect();
+        let least = lower.iter().map(|b| nest.bounds(&b.form).0.div_euclid(b.divisor)).max().unwrap_or(0);
+        let most = last.iter().map(|b| nest.bounds(&b.form).1.div_euclid(b.divisor)).min().unwrap_or(-1);
         let depth = nest.iterators.len() as u32;
         let iterator = Affine::var(Var(depth));
         let (anchor, what) = if step > 0 { (&lower, "lower") } else { (&last, "upper") };
@@ -281,10 +318,15 @@ impl Walk<'_> {
                 let first = least.min(self.origin);
                 (iterator.clone().offset(first), if most < least { -1 } else { most - first })
             }
-            (_, [start]) => {
+            (_, [Quotient { form: start, divisor: 1 }]) => {
                 let (lo, hi) = nest.bounds(start);
                 let span = if step > 0 { most - lo } else { hi - least };
                 (start.add_scaled(&iterator, step), span.div_euclid(step.abs()))
+            }
+            (_, [_]) => {
+                let bound = if step > 0 { &range.lower } else { &range.upper };
+                let message = format!("a step of {step} from a quotient");
+                return Err(Diagnostic::unsupported(bound.span, message));
             }
             _ => {
                 let bound = if step > 0 { &range.lower } else { &range.upper };
@@ -303,34 +345,78 @@ impl Walk<'_> {
         inner.iterators.push(Iterator { index: index_of, ..Iterator::new(&index.text, span + 1) });
         inner.indices.push(index.text.clone());
         inner.backwards.push(step == -1);
-        lower.iter().for_each(|a| inner.restrict(value.add_scaled(a, -1)));
-        last.iter().for_each(|a| inner.restrict(a.add_scaled(&value, -1)));
+        for b in &lower {
+            inner.restrict(value.scale(b.divisor).add_scaled(&b.form, -1).offset(b.divisor - 1));
+        }
+        for b in &last {
+            inner.restrict(b.form.add_scaled(&value, -b.divisor));
+        }
         inner.values.push(value);
         Ok(Some(inner))
     }
 
-    /// A bound as forms over iterators, of which it is the greatest (`Max`) or the least (`Min`).
-    fn bounds(&self, e: &Text, op: BinaryOp, nest: &Nest) -> Checked<Vec<Affine>> {
-        if let Kind::Call(Function::Binary(called), operands) = &e.kind
-            && *called == op
-        {
-            let mut out = self.bounds(&operands[0], op, nest)?;
-            out.extend(self.bounds(&operands[1], op, nest)?);
-            return Ok(out);
+    /// A bound as quotients of forms over iterators, of which it is the greatest (`Max`) or the least (`Min`).
+    fn bounds(&self, e: &Text, op: BinaryOp, nest: &Nest) -> Checked<Vec<Quotient>> {
+        if let Some(bounds) = self.quotients(e, op, nest)? {
+            return Ok(bounds);
         }
         let scope = self.scope(&nest.indices, &plain);
-        match scope.affine(e)? {
-            Some(a) => Ok(vec![nest.over_iterators(&a)]),
-            None if scope.reads_data(e) => {
-                let message = format!("the bound `{}` depends on data, and must be affine", scope.show(e));
-                Err(Diagnostic::invalid(e.span, message))
-            }
-            None => {
-                let (bound, joined) = (scope.show(e), op.name());
-                let message = format!("the bound `{bound}` is not affine, nor the {joined} of affine forms");
-                Err(Diagnostic::invalid(e.span, message))
-            }
+        let (bound, joined) = (scope.show(e), op.name());
+        if scope.reads_data(e) {
+            let message = format!("the bound `{bound}` depends on data, and must be affine");
+            return Err(Diagnostic::invalid(e.span, message));
         }
+        let compared = if op == BinaryOp::Max { ">=" } else { "<" };
+        let message = format!(
+            "the bound `{bound}` is not affine, nor the {joined} of affine forms and of quotients that are not negative: write bounds \
+             that hold it, and a condition in the loop, as in `if k {compared} {bound}`"
+        );
+        Err(Diagnostic::invalid(e.span, message))
+    }
+
+    /// [`Self::bounds`]; `None` for a value of another form.
+    fn quotients(&self, e: &Text, op: BinaryOp, nest: &Nest) -> Checked<Option<Vec<Quotient>>> {
+        let scope = self.scope(&nest.indices, &plain);
+        if let Some(a) = scope.affine(e)? {
+            return Ok(Some(vec![Quotient { form: nest.over_iterators(&a), divisor: 1 }]));
+        }
+        let other = if op == BinaryOp::Max { BinaryOp::Min } else { BinaryOp::Max };
+        let number =
+            |e: &Text| -> Checked<Option<i64>> { Ok(scope.affine(e)?.filter(Affine::is_constant).map(|c| c.constant)) };
+        let scaled = |e: &Text, by: i64| -> Checked<Option<Vec<Quotient>>> {
+            let bounds = self.quotients(e, if by < 0 { other } else { op }, nest)?;
+            Ok(bounds.and_then(|bounds| bounds.iter().map(|b| b.scale(by)).collect()))
+        };
+        let (a, b) = match &e.kind {
+            Kind::Call(Function::Binary(called), operands) if *called == op => {
+                let (a, b) = (self.quotients(&operands[0], op, nest)?, self.quotients(&operands[1], op, nest)?);
+                return Ok(a.zip(b).map(|(a, b)| [a, b].concat()));
+            }
+            Kind::Negate(a) => return scaled(a, -1),
+            Kind::Binary(Operator::Mul, a, b) => {
+                return match (number(a)?, number(b)?) {
+                    (Some(by), _) if by.unsigned_abs() <= LARGEST_FACTOR => scaled(b, by),
+                    (_, Some(by)) if by.unsigned_abs() <= LARGEST_FACTOR => scaled(a, by),
+                    _ => Ok(None),
+                };
+            }
+            Kind::Binary(Operator::Div, a, b) => {
+                let Some(by) = number(b)?.filter(|by| *by > 0) else { return Ok(None) };
+                // the language divides towards zero
+                let is_small =
+                    |b: &Quotient| b.divisor.unsigned_abs().saturating_mul(by.unsigned_abs()) <= LARGEST_FACTOR;
+                let floor = |b: &Quotient| nest.bounds(&b.form).0 >= 0 && is_small(b);
+                let bounds = self.quotients(a, op, nest)?.filter(|bounds| bounds.iter().all(floor));
+                let divided = |b: Quotient| Quotient { divisor: b.divisor * by, ..b };
+                return Ok(bounds.map(|bounds| bounds.into_iter().map(divided).collect()));
+            }
+            Kind::Binary(Operator::Add, a, b) => (self.quotients(a, op, nest)?, self.quotients(b, op, nest)?),
+            Kind::Binary(Operator::Sub, a, b) => (self.quotients(a, op, nest)?, scaled(b, -1)?),
+            _ => return Ok(None),
+        };
+        let Some((a, b)) = a.zip(b) else { return Ok(None) };
+        let sums = a.iter().flat_map(|a| b.iter().map(move |b| a.plus(b)));
+        Ok(sums.collect())
     }
 
     fn assign(&self, a: &Assignment, nest: &Nest) -> Checked<crate::poly::statement::Statement> {

@@ -23,6 +23,7 @@ pub mod lowered;
 pub mod parser;
 pub mod print;
 pub mod range;
+pub mod remainders;
 pub mod scope;
 pub mod size;
 pub mod source;

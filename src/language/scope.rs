@@ -380,7 +380,7 @@ impl Scope<'_> {
     }
 
     /// An expression in which an operand of type i32 beside one of type i64, as an index is, is converted to i64.
-    fn widened(&self, e: &Text) -> Checked<Text> {
+    pub(super) fn widened(&self, e: &Text) -> Checked<Text> {
         let kind = match &e.kind {
             Kind::Binary(
                 operator @ (Operator::Add | Operator::Sub | Operator::Mul | Operator::Div | Operator::Mod),

@@ -83,11 +83,9 @@ impl Program {
                 return Err(Diagnostic::invalid(self.name.span, message));
             };
             if !(1..=LARGEST).contains(&value) {
-                let message = format!(
-                    "the size `{name}` of `{}` is {value}, but sizes are 1 to {LARGEST}: a program without elements is not \
-                     compiled",
-                    self.name
-                );
+                let why = if value < 1 { ": a program without elements is not compiled" } else { "" };
+                let message =
+                    format!("the size `{name}` of `{}` is {value}, but sizes are 1 to {LARGEST}{why}", self.name);
                 let given = values.contains_key(name);
                 let place = if given { None } else { self.place_of(name, value) };
                 return Err(Diagnostic::invalid(place.unwrap_or(self.name.span), message));

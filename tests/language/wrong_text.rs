@@ -412,6 +412,8 @@ fn sizes() {
         Err("the size `N` of `f` is -3, but sizes are 1 to 2147483648: a program without elements is not compiled"
             .into())
     );
+    let large = Err("the size `N` of `f` is 2147483649, but sizes are 1 to 2147483648".into());
+    assert_eq!(of(&[("N", 2147483649)], None), large);
     assert_eq!(of(&[], Some("B")), Err("`f`: there is no set of sizes `B`: there are A".into()));
     let file = parse("t.tile", "def f(f32(N) X) -> (Y) { Y(i) = X(i) }").unwrap();
     let error = file.lower(&file.programs[0], &BTreeMap::new(), None).unwrap_err().to_string();
