@@ -246,8 +246,17 @@ impl Divider<'_> {
     }
 
     /// The condition that decides a minimum, a maximum or a comparison of 64-bit integers, one of which is not affine, and that
-    /// grows with the last of the variables; and what it is when the condition holds: the first operand, or true.
+    /// grows with the last of the variables; and what it is when the condition holds: the first operand, or true. `None` where
+    /// one decides an operand.
     fn condition(&self, e: &Expr, facts: &Facts, lanes: &[Var]) -> Option<(Condition, bool)> {
+        let condition = self.own_condition(e, facts, lanes)?;
+        // of conditions in each other the innermost has none inside
+        let inside = |e: &Expr| e.any(&mut |e| self.own_condition(e, facts, lanes).is_some());
+        (!e.operands().any(inside)).then_some(condition)
+    }
+
+    /// [`Self::condition`], whatever decides the operands.
+    fn own_condition(&self, e: &Expr, facts: &Facts, lanes: &[Var]) -> Option<(Condition, bool)> {
         let lane = *lanes.last()?;
         // first - second ≥ least holds for the first one, or for true
         let (a, b, least, yes) = match e {
@@ -262,10 +271,6 @@ impl Divider<'_> {
         let (a, b) = (self.widened(a, facts)?, self.widened(b, facts)?);
         // what they compare has not wrapped
         self.nest.exact_range(&a, facts).and(self.nest.exact_range(&b, facts))?;
-        let limited = |e: &Expr| self.condition(e, facts, lanes).is_some();
-        if a.any(&mut |e| limited(e)) || b.any(&mut |e| limited(e)) {
-            return None;
-        }
         let (affine, rest) = Expr::binary(BinaryOp::Sub, a.clone(), b.clone()).affine_terms();
         if affine.coefficient(lane) > 0 {
             // the operand with the greater coefficient is the one that holds

@@ -93,32 +93,53 @@ fn define_all(f: &mut Function) {
 
 /// The pointers that must be in registers before `nodes`.
 fn free_pointers(nodes: &[Node], pointers: &[Pointer]) -> BTreeSet<Pointer> {
+    free_pointers_where(nodes, pointers, &|_| true)
+}
+
+/// Those of them over `v`.
+fn free_pointers_over(v: Var, nodes: &[Node], pointers: &[Pointer]) -> BTreeSet<Pointer> {
+    let mut free = free_pointers_where(nodes, pointers, &|p| p.bytes.uses(v));
+    free.retain(|p| p.bytes.uses(v));
+    free
+}
+
+/// Those of them that follow from pointers of which `counts` is true.
+fn free_pointers_where(nodes: &[Node], pointers: &[Pointer], counts: &dyn Fn(&Pointer) -> bool) -> BTreeSet<Pointer> {
     let mut free = BTreeSet::new();
     for node in nodes.iter().rev() {
         if let Some(v) = node.defines() {
             free = without(free, v);
         }
-        match node {
-            Node::Inst(Inst::VGatherIndex { base, .. }) => {
-                free.insert(pointers[base.0 as usize].clone());
+        let base = match node {
+            Node::Inst(Inst::VGatherIndex { base, .. }) => Some(*base),
+            Node::Inst(inst) => inst.address().map(|a| a.base),
+            Node::LoadInt { addr, .. } => Some(addr.base),
+            Node::Loop(l) => {
+                free.extend(without(free_pointers_where(&l.body, pointers, counts), l.var));
+                None
             }
-            Node::Inst(inst) => {
-                free.extend(inst.address().map(|a| pointers[a.base.0 as usize].clone()));
+            Node::If { body, .. } => {
+                free.extend(free_pointers_where(body, pointers, counts));
+                None
             }
-            Node::LoadInt { addr, .. } => {
-                free.insert(pointers[addr.base.0 as usize].clone());
+            Node::Splat { .. } | Node::Let { .. } | Node::Wrap { .. } | Node::Integer { .. } | Node::Choose { .. } => {
+                None
             }
-            Node::Loop(l) => free.extend(without(free_pointers(&l.body, pointers), l.var)),
-            Node::If { body, .. } => free.extend(free_pointers(body, pointers)),
-            Node::Splat { .. } | Node::Let { .. } | Node::Wrap { .. } | Node::Integer { .. } | Node::Choose { .. } => {}
-        }
+        };
+        let base = base.map(|base| &pointers[base.0 as usize]).filter(|p| counts(p) && !free.contains(*p));
+        free.extend(base.cloned());
     }
     free
 }
 
 /// The set with each pointer over `v` replaced by the pointer that it is computed from.
-fn without(set: BTreeSet<Pointer>, v: Var) -> BTreeSet<Pointer> {
-    set.into_iter().map(|p| parent(&p, v)).collect()
+fn without(mut set: BTreeSet<Pointer>, v: Var) -> BTreeSet<Pointer> {
+    let over: Vec<Pointer> = set.iter().filter(|p| p.bytes.uses(v)).cloned().collect();
+    for p in over {
+        set.remove(&p);
+        set.insert(parent(&p, v));
+    }
+    set
 }
 
 fn parent(p: &Pointer, v: Var) -> Pointer {
@@ -292,7 +313,7 @@ impl Flattener<'_> {
     /// `v` has its value in `register` from here on; computes the pointers over it that `following` needs.
     fn define(&mut self, v: Var, register: Gpr, following: &[Node]) -> Result<()> {
         self.values.insert(v, register);
-        for p in free_pointers(following, self.pointers).into_iter().filter(|p| p.bytes.uses(v)) {
+        for p in free_pointers_over(v, following, self.pointers) {
             let base = self.pointer(&parent(&p, v))?;
             let c = p.bytes.coefficient(v);
             let scaled = if c == 1 { register } else { self.int(GprOp::Mul, register, Operand::Imm(c)) };
@@ -343,8 +364,7 @@ impl Flattener<'_> {
     }
 
     fn emit_loop(&mut self, l: &Loop) -> Result<()> {
-        let pointers: Vec<Pointer> =
-            free_pointers(&l.body, self.pointers).into_iter().filter(|p| p.bytes.uses(l.var)).collect();
+        let pointers: Vec<Pointer> = free_pointers_over(l.var, &l.body, self.pointers).into_iter().collect();
         let mut needed = false;
         l.body.iter().for_each(|n| n.visit_values(&mut |a| needed |= a.uses(l.var)));
 
