@@ -11,6 +11,7 @@ use tilewright::internal::graph::proto::{
     AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto,
     TensorTypeProto, TypeProto, ValueInfoProto,
 };
+use tilewright::internal::language;
 use tilewright::{DType, Error, GraphBuilder, Limits, Model, Options, Result, Tensor};
 
 fn declared(name: &str, shape: &[i64]) -> ValueInfoProto {
@@ -266,4 +267,18 @@ fn long_chains_and_wide_nodes_compile_in_linear_time() {
         let (few, many) = (time(750).max(time(750)), time(3000));
         assert!(many < 9 * few, "{name}: {few:?} for 750, {many:?} for 3,000");
     }
+}
+
+/// Statements that read and write one element have as many dependences as there are pairs of them: three times as many take nine times as long
+/// and a little more. Walks over paths of statements, and over pairs of pairs, would take fifty times.
+#[test]
+fn statements_on_one_element_compile_in_quadratic_time() {
+    let program = |n: usize| {
+        let statements: String = (0..n).map(|c| format!("z[i] = max(z[i - 1], v[{c}]) + z[i]\n")).collect();
+        let text = format!("loop p(N = 1000) {{ in f32 v[{n}]\n inout f32 z[N]\n for i in 1..N {{ {statements} }} }}");
+        Model::from_program(language::parse("p.tile", &text).unwrap(), None, None).unwrap()
+    };
+    let time = |n: usize| compiling(&program(n));
+    let (few, many) = (time(15).max(time(15)), time(45));
+    assert!(many < 25 * few, "{few:?} for 15, {many:?} for 45");
 }

@@ -99,11 +99,12 @@ pub fn analyze(scop: &Scop) -> Result<Dependences> {
                 continue;
             }
             let orders = orders(scop, StatementId(s as u32), StatementId(t as u32));
+            let first = out.list.len();
             for (source, sink) in pairs {
                 if orders.is_empty() || s != t && covered_between(scop, source.tensor, s, t) {
                     continue;
                 }
-                add(scop, &isl, source, sink, &orders, &mut out).map_err(|e| {
+                add(scop, &isl, (source, sink), &orders, &mut out.list, first).map_err(|e| {
                     let [a, b] = [s, t].map(|i| &scop.statements[i].name);
                     e.context(&format!("the dependences of {b} on {a}"))
                 })?;
@@ -240,13 +241,14 @@ fn writes_all(scop: &Scop, s: &Statement) -> bool {
         })
 }
 
+/// Adds the dependences between two accesses to a list; those between the same statements begin at `first`.
 fn add(
     scop: &Scop,
     isl: &Isl,
-    source: &StatementAccess,
-    sink: &StatementAccess,
+    (source, sink): (&StatementAccess, &StatementAccess),
     orders: &[Polyhedron],
-    out: &mut Dependences,
+    out: &mut Vec<Dependence>,
+    first: usize,
 ) -> Result<()> {
     let (a, b) = (scop.statement(source.statement), scop.statement(sink.statement));
     let n = a.iterators.len();
@@ -284,9 +286,8 @@ fn add(
         let mut d = dependence.clone();
         let both: Vec<usize> = (0..order.dims.min(n + b.iterators.len())).collect();
         d.relation.conjoin(order, &both);
-        let same_access =
-            |k: &Dependence| (k.source, k.sink, k.tensor, k.reduction) == (d.source, d.sink, d.tensor, reduction);
-        if let Some(known) = out.list.iter_mut().find(|k| same_access(k) && k.relation == d.relation) {
+        let same_access = |k: &Dependence| (k.tensor, k.reduction) == (d.tensor, reduction);
+        if let Some(known) = out[first..].iter_mut().find(|k| same_access(k) && k.relation == d.relation) {
             if d.kind < known.kind {
                 *known = d;
             }
@@ -295,7 +296,7 @@ fn add(
         let reduced = Reduced::new(&d.relation);
         let exact = reduced.equalities.is_empty() && reduced.inequalities.is_empty();
         if !reduced.empty && (exact || !isl.is_empty_reduced(&d.relation, &reduced)?) {
-            out.list.push(d);
+            out.push(d);
         }
     }
     Ok(())

@@ -7,28 +7,43 @@ use crate::codegen::Target;
 use crate::codegen::loopnest::LoopNest;
 use crate::expr::{BinaryOp, BufferId, Expr, Index, UnaryOp, Var};
 use crate::poly::cost::block::{Placed, address_of};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
 /// Cycles for each iteration of the loop over `var`, which advances by `step`.
 pub(super) fn cycles(nest: &LoopNest, target: &Target, block: &[Placed], (var, step): (Var, i64)) -> f64 {
     let chains = Chains { nest, target, block, var, step };
     let edges: Vec<Edge> = (0..block.len()).flat_map(|sink| chains.edges_into(sink)).collect();
+    let mut forward: Vec<BTreeMap<usize, f64>> = vec![BTreeMap::new(); block.len()];
+    for e in edges.iter().filter(|e| e.distance == 0 && e.sink > e.source) {
+        let latency = forward[e.source].entry(e.sink).or_insert(e.latency);
+        *latency = latency.max(e.latency);
+    }
+    // the longest ways through this iteration from a store that waits so long for the one before, which many stores share
+    let mut ways: FxHashMap<(usize, u64), Vec<Option<f64>>> = FxHashMap::default();
     let mut most = 0.0f64;
     for back in edges.iter().filter(|e| e.distance > 0) {
-        // the longest way through this iteration from the sink of `back` to its source
-        let mut reach = vec![None; block.len()];
-        reach[back.sink] = Some(back.latency);
-        for store in back.sink..block.len() {
-            let Some(latency_here) = reach[store] else { continue };
-            for e in edges.iter().filter(|e| e.distance == 0 && e.source == store && e.sink > store) {
-                let there = latency_here + e.latency;
-                reach[e.sink] = Some(reach[e.sink].map_or(there, |r: f64| r.max(there)));
-            }
-        }
+        let reach = ways.entry((back.sink, back.latency.to_bits()));
+        let reach = reach.or_insert_with(|| longest_ways(&forward, back.sink, back.latency));
         if let Some(latency) = reach[back.source] {
             most = most.max(latency / back.distance as f64);
         }
     }
     most
+}
+
+/// The latency of the longest way from a store, where it is known, to each later one.
+fn longest_ways(forward: &[BTreeMap<usize, f64>], first: usize, known: f64) -> Vec<Option<f64>> {
+    let mut reach = vec![None; forward.len()];
+    reach[first] = Some(known);
+    for store in first..forward.len() {
+        let Some(latency_here) = reach[store] else { continue };
+        for (&sink, latency) in &forward[store] {
+            let there = latency_here + latency;
+            reach[sink] = Some(reach[sink].map_or(there, |r: f64| r.max(there)));
+        }
+    }
+    reach
 }
 
 /// The store `sink` reads what the store `source` wrote `distance` iterations before.

@@ -117,8 +117,9 @@ fn loops_of(scop: &Scop) -> Vec<Loops<'_>> {
     let loops = groups.into_iter().map(|mut ids| {
         ids.sort_by_key(|&id| position(id).unwrap_or(0));
         let (first, body) = (ids[0], ids.iter().map(|&id| scop.statement(id)).collect::<Vec<_>>());
-        let down =
-            |v: Var| around(first).iter().any(|d| matches!(d, TimeDimension::Row(row) if row.of(first).coefficient(v) < 0));
+        let down = |v: Var| {
+            around(first).iter().any(|d| matches!(d, TimeDimension::Row(row) if row.of(first).coefficient(v) < 0))
+        };
         let signs = body[0].vars().map(|v| if down(v) { -1 } else { 1 }).collect();
         Loops { ids, body, signs, reads: OnceCell::new() }
     });

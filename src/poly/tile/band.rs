@@ -35,6 +35,7 @@ use crate::poly::statement::StatementId;
 use crate::poly::tile::band::context::{Bands, SIZES, direction};
 use crate::poly::tile::plan::Plan;
 use crate::poly::tile::report::{PhaseReport, instances};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use sums::BlockOfSums;
 
@@ -165,8 +166,11 @@ impl Bands<'_> {
         if !around.splits.iter().any(vectors) {
             let all: Vec<&Row> = around.rows.iter().chain(&band.rows).chain(inner.iter().map(|r| r.0)).collect();
             let lanes = self.lanes(dominant);
+            let independent = OnceCell::new();
             let apart = |r: &Row| {
-                is_leaf && band.rows.last() == Some(r) && self.independent_iterations(r, &all, child) >= lanes
+                is_leaf
+                    && band.rows.last() == Some(r)
+                    && *independent.get_or_init(|| self.independent_iterations(r, &all, child) >= lanes)
             };
             let free = |r: &Row| r.coincident || apart(r);
             let movable = |r: &Row| free(r) || self.movable(r, band, is_leaf, &inner, &all);
