@@ -47,7 +47,7 @@ use crate::expr::{Affine, Var};
 use crate::poly::analysis::dependence::{Dependence, Dependences};
 use crate::poly::analysis::legality;
 use crate::poly::analysis::legality::Unsatisfied;
-use crate::poly::ilp::integer_program::Effort;
+use crate::poly::ilp::integer_program::{Effort, Solutions};
 use crate::poly::ilp::report::SchedulingReport;
 use crate::poly::ilp::scheduler::{LiveDependences, Scheduler};
 use crate::poly::schedule::{Band, Node, Row, Schedule, TimeDimension};
@@ -169,6 +169,7 @@ impl<'a> Scheduler<'a> {
             innermost: BTreeMap::new(),
             tiled: false,
             generators: FxHashMap::default(),
+            solutions: Solutions::default(),
             effort,
             limit: effort,
             kept: vec![],

@@ -17,6 +17,7 @@ use crate::poly::statement::{Iterator, Statement, StatementId};
 use crate::poly::storage::Private;
 use crate::runtime::refusal::{Instance, Refusal};
 use crate::runtime::{Error, Result};
+use std::rc::Rc;
 
 /// Refuses `schedule` when it is malformed or breaks a dependence; the message names two instances.
 pub fn check(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Result<()> {
@@ -125,11 +126,11 @@ fn flag_node(scop: &Scop, isl: &Isl, node: &Node, live: Vec<(&Dependence, Unsati
     })
 }
 
-/// The instances of a dependence that no outer row or sequence has ordered yet.
+/// The instances of a dependence that no outer row or sequence has ordered yet; copies share them.
 #[derive(Clone, Debug)]
 pub struct Unsatisfied {
-    pub relation: Polyhedron,
-    pub reduced: Reduced,
+    pub relation: Rc<Polyhedron>,
+    pub reduced: Rc<Reduced>,
 }
 
 impl Unsatisfied {
@@ -138,7 +139,7 @@ impl Unsatisfied {
     }
 
     fn of(relation: Polyhedron) -> Unsatisfied {
-        Unsatisfied { reduced: Reduced::new(&relation), relation }
+        Unsatisfied { reduced: Rc::new(Reduced::new(&relation)), relation: Rc::new(relation) }
     }
 
     /// φ of the sink minus φ of the source, over the relation, when the row covers both.
@@ -163,7 +164,7 @@ impl Unsatisfied {
         if swap {
             std::mem::swap(&mut source, &mut sink);
         }
-        let mut p = self.relation.clone();
+        let mut p = Polyhedron::clone(&self.relation);
         let (a, b) = (p.quotient(source, row.tile), p.quotient(sink, row.tile));
         p.inequalities.push(plus(&difference(&p.widen(b), &p.widen(a)), -gap));
         p
@@ -172,7 +173,7 @@ impl Unsatisfied {
     /// The pairs of which the sum of both rows is less for the sink than for the source, and those of the same sum of
     /// which the first row is greater or less.
     fn against_waves(&self, scop: &Scop, d: &Dependence, rows: [&Row; 2]) -> [Polyhedron; 3] {
-        let mut p = self.relation.clone();
+        let mut p = Polyhedron::clone(&self.relation);
         let times = rows.map(|row| {
             let (source, sink) = self.times(scop, d, row);
             [p.quotient(source, row.tile), p.quotient(sink, row.tile)]
@@ -190,7 +191,7 @@ impl Unsatisfied {
 
     /// The pairs that run at the same time in `row`.
     fn together(&self, scop: &Scop, d: &Dependence, row: &Row) -> Unsatisfied {
-        let mut p = self.relation.clone();
+        let mut p = Polyhedron::clone(&self.relation);
         let (source, sink) = self.times(scop, d, row);
         if row.tile == 1 {
             p.equalities.push(difference(&sink, &source));

@@ -5,6 +5,7 @@
 
 use crate::poly::sets::polyhedron::gcd;
 use microlp::{ComparisonOp, OptimizationDirection, Problem, Solution, Variable};
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Largest number of linear relaxations solved for one program, apart from the first. Unmeasured.
@@ -13,6 +14,29 @@ const MAX_NODES: usize = 60;
 const MAX_ENTRIES: usize = 2_000_000;
 /// Effort of a relaxation over that of one that starts from the solution of another. Unmeasured.
 const PART: usize = 8;
+
+/// The integer programs that were solved, each with its solution and the effort that it took: a group of statements asks for the same rows as
+/// tiles, as points and where it is joined.
+#[derive(Default)]
+pub struct Solutions(FxHashMap<IntegerProgram, (Option<Vec<i64>>, usize)>);
+
+impl Solutions {
+    /// [`IntegerProgram::solve`]; a program that was solved before spends as much again.
+    pub fn solve(&mut self, program: IntegerProgram, effort: &mut Effort) -> Option<Vec<i64>> {
+        if let Some((solution, spent)) = self.0.get(&program)
+            && *spent < effort.left
+        {
+            effort.left -= spent;
+            return solution.clone();
+        }
+        let before = effort.left;
+        let solution = program.solve(effort);
+        if effort.left > 0 {
+            self.0.insert(program, (solution.clone(), before - effort.left));
+        }
+        solution
+    }
+}
 
 /// Remaining effort for integer programs: a linear relaxation costs its rows times its unknowns, an [eighth](PART) of
 /// them when it starts from the solution of another one.
@@ -31,7 +55,7 @@ impl Effort {
 }
 
 /// `constant + Σ coefficient·unknown`.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Linear {
     pub terms: BTreeMap<usize, i64>,
     pub constant: i64,
@@ -72,7 +96,7 @@ impl Linear {
 }
 
 /// Minimise `Σ cost·unknown` over integers between bounds, subject to rows that are ≥ 0 or = 0.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct IntegerProgram {
     pub low: Vec<i64>,
     pub high: Vec<i64>,
@@ -381,6 +405,22 @@ mod tests {
             let found = p.solve(&mut Effort { left: 1 << 20 }).map(|v| cost(&v));
             assert_eq!(found, best, "{c} {k:?}");
         }
+    }
+
+    #[test]
+    fn a_program_that_was_solved_before_spends_as_much_again() {
+        let mut p = IntegerProgram::default();
+        (0..3).for_each(|_| assert!(p.unknown(0, 9, 1) < 3));
+        p.at_least_zero(row(&[(0, 2), (1, 3), (2, -2)], -1));
+        let (mut known, mut effort) = (Solutions::default(), Effort { left: 1000 });
+        let first = known.solve(p.clone(), &mut effort);
+        let spent = 1000 - effort.left;
+        assert_eq!(known.solve(p.clone(), &mut effort), first);
+        assert_eq!(effort, Effort { left: 1000 - 2 * spent });
+        // what is not left is not spent
+        let mut little = Effort { left: spent - 1 };
+        assert_eq!(known.solve(p.clone(), &mut little), p.solve(&mut Effort { left: spent - 1 }));
+        assert_eq!(little, Effort { left: 0 });
     }
 
     #[test]

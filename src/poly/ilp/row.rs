@@ -10,10 +10,12 @@ use crate::poly::ilp::integer_program::{IntegerProgram, Linear};
 use crate::poly::ilp::scheduler::Scheduler;
 use crate::poly::schedule::Row;
 use crate::poly::sets::generators::generators;
-use crate::poly::sets::polyhedron::{Form, Polyhedron, minus, plus, unit};
+use crate::poly::sets::polyhedron::{Form, Polyhedron, Reduced, minus, plus, unit};
 use crate::poly::statement::StatementId;
 use crate::runtime::Result;
+use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
 /// Largest absolute value of a coefficient of a row. Unmeasured.
@@ -58,8 +60,19 @@ impl<'a> Scheduler<'a> {
             }
             let mut program = IntegerProgram::default();
             let unknowns = self.unknowns(group, attempt, &mut program);
+            // pairs that are the same of several accesses
+            let mut distances: FxHashMap<(StatementId, StatementId, &Reduced), Vec<Linear>> = FxHashMap::default();
             for (d, l) in live.iter().filter(|(d, _)| attempt.parallel || !d.reduction) {
-                self.constrain(d, l, attempt, &unknowns, &mut program)?;
+                match distances.entry((d.source, d.sink, &l.reduced)) {
+                    // equations count for the effort as often as there are pairs
+                    Entry::Occupied(delta) if attempt.parallel => equal_zero(delta.get(), &mut program),
+                    Entry::Occupied(delta) => self.charge(d, l, attempt, delta.get(), &mut program),
+                    Entry::Vacant(new) => {
+                        let delta = new.insert(self.distance(d, l, &unknowns));
+                        self.constrain(l, attempt, delta, &mut program)?;
+                        self.charge(d, l, attempt, delta, &mut program);
+                    }
+                }
             }
             for (complement, id) in complements.iter().zip(group).filter(|(c, _)| !c.is_empty()) {
                 let mut sum = Linear::default();
@@ -80,7 +93,7 @@ impl<'a> Scheduler<'a> {
             self.report.programs += 1;
             self.report.ilp_variables = self.report.ilp_variables.max(program.unknowns());
             self.report.constraint_rows = self.report.constraint_rows.max(program.rows());
-            let Some(solution) = program.solve(&mut self.effort) else { continue };
+            let Some(solution) = self.solutions.solve(program, &mut self.effort) else { continue };
             let phi = group.iter().map(|&id| {
                 let n = self.scop.statement(id).iterators.len();
                 let theta = &solution[unknowns[&id]..][..=n];
@@ -172,18 +185,10 @@ impl<'a> Scheduler<'a> {
         first
     }
 
-    /// Asks that the row respects `d` on the pairs `live`, and charges for its distance.
-    fn constrain(
-        &mut self,
-        d: &Dependence,
-        live: &Unsatisfied,
-        attempt: Attempt,
-        first: &BTreeMap<StatementId, usize>,
-        program: &mut IntegerProgram,
-    ) -> Result<()> {
+    /// The distance δ in the row on the pairs `live`: `δ[free] + Σ δ[j]·z_j`, each coefficient linear in the unknowns.
+    fn distance(&self, d: &Dependence, live: &Unsatisfied, first: &BTreeMap<StatementId, usize>) -> Vec<Linear> {
         let reduced = &live.reduced;
         let n = self.scop.statement(d.source).iterators.len();
-        // δ = delta[free] + Σ delta[j]·z_j, each coefficient linear in the unknowns.
         let mut delta: Vec<Linear> = (0..=reduced.free)
             .map(|j| {
                 let mut c = Linear::default();
@@ -208,15 +213,23 @@ impl<'a> Scheduler<'a> {
                 delta[reduced.free].add_scaled(&c, lo);
             }
         }
+        delta
+    }
+
+    /// Asks that the row respects a dependence on the pairs `live`, whose distance is `delta`.
+    fn constrain(
+        &mut self,
+        live: &Unsatisfied,
+        attempt: Attempt,
+        delta: &[Linear],
+        program: &mut IntegerProgram,
+    ) -> Result<()> {
         if attempt.parallel {
-            delta.into_iter().for_each(|c| program.equal_zero(c));
+            equal_zero(delta, program);
             return Ok(());
         }
-        let cone = cone(live, attempt.negative);
-        let simple = cone.equalities.is_empty()
-            && cone.inequalities.iter().all(|row| row[..cone.dims].iter().filter(|&&c| c != 0).count() == 1)
-            && !attempt.negative;
-        let rows = if simple {
+        let (cone, reduced) = (cone(live, attempt.negative), &live.reduced);
+        let rows = if is_simple(&cone, attempt) {
             // z ≥ lo alone: every coefficient, and the value at lo, are at least 0.
             let mut corner: Form = reduced.ranges.iter().map(|r| r.0.unwrap_or(0)).collect();
             corner.push(1);
@@ -230,23 +243,49 @@ impl<'a> Scheduler<'a> {
         };
         for row in rows.iter() {
             let mut linear = Linear::default();
-            row.iter().zip(&delta).for_each(|(&r, c)| linear.add_scaled(c, r));
+            row.iter().zip(delta).for_each(|(&r, c)| linear.add_scaled(c, r));
             program.at_least_zero(linear);
         }
+        Ok(())
+    }
+
+    /// Charges for the distance `delta` of a dependence.
+    fn charge(
+        &self,
+        d: &Dependence,
+        live: &Unsatisfied,
+        attempt: Attempt,
+        delta: &[Linear],
+        program: &mut IntegerProgram,
+    ) {
+        if attempt.parallel {
+            return;
+        }
+        let (reduced, is_simple) = (&live.reduced, is_simple(&cone(live, attempt.negative), attempt));
         // δ⁺: the greatest corner of the box, max(lo·c, hi·c) = lo·c + (hi − lo)·max(0, c) for each coefficient c.
         let bytes = if attempt.strides { 1 } else { REUSE } * (1 + d.bytes.ilog2() as i64);
         program.charge(&delta[reduced.free], bytes);
         for (coefficient, range) in delta.iter().zip(&reduced.ranges) {
             let (lo, hi) = (range.0.unwrap_or(0), range.1.unwrap_or(0));
-            if simple {
+            if is_simple {
                 program.charge(coefficient, bytes * hi);
             } else if lo < hi {
                 program.charge(coefficient, bytes * lo);
                 program.charge_positive(coefficient, bytes * (hi - lo));
             }
         }
-        Ok(())
     }
+}
+
+/// Asks that all coefficients of a distance are 0.
+fn equal_zero(delta: &[Linear], program: &mut IntegerProgram) {
+    delta.iter().for_each(|c| program.equal_zero(c.clone()));
+}
+
+/// Returns true for pairs whose free variables have lower bounds and nothing else.
+fn is_simple(cone: &Polyhedron, attempt: Attempt) -> bool {
+    let bounds = |row: &Form| row[..cone.dims].iter().filter(|&&c| c != 0).count() == 1;
+    cone.equalities.is_empty() && cone.inequalities.iter().all(bounds) && !attempt.negative
 }
 
 /// The pairs `live` over their free variables: all constraints when `exact`, else without upper bounds, which only shifted

@@ -3,7 +3,7 @@
 use crate::expr::Var;
 use crate::poly::analysis::dependence::Dependence;
 use crate::poly::analysis::legality::Unsatisfied;
-use crate::poly::ilp::integer_program::Effort;
+use crate::poly::ilp::integer_program::{Effort, Solutions};
 use crate::poly::ilp::report::SchedulingReport;
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
@@ -31,6 +31,7 @@ pub(super) struct Scheduler<'a> {
     pub(super) tiled: bool,
     /// Of the dependences so far.
     pub(super) generators: FxHashMap<Polyhedron, Rc<Vec<Form>>>,
+    pub(super) solutions: Solutions,
     pub(super) effort: Effort,
     pub(super) limit: Effort,
     /// Statements in their original order, with the reasons.

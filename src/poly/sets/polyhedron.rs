@@ -158,7 +158,7 @@ pub fn plus(a: &[i64], k: i64) -> Form {
 pub type Range = (Option<i64>, Option<i64>);
 
 /// A polyhedron in as few variables as unit equalities allow.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Reduced {
     /// Each variable of the polyhedron as a form over the free ones.
     pub forms: Vec<Form>,
