@@ -76,6 +76,22 @@ fn long_programs_are_divided_into_strips_for_threads() {
 }
 
 #[test]
+fn vectors_of_short_sums_leave_no_rest() {
+    let vectors = |k: i64| -> Vec<i64> {
+        let (_, _, found) = planned(&format!(
+            "loop p(N = 400, K = {k}) {{ in f32 x[4*N + K], h[K]  out f32 y[N]
+               for n in 0..N {{ y[n] = 0  for k in 0..K y[n] += h[k] * x[4*n + K-1 - k] }} }}"
+        ));
+        let text = found.iter().find(|c| c.style == STYLES[2]).unwrap().nest.to_string();
+        let end =
+            |l: &str| l.trim().strip_prefix("vector k")?.split_once("in 0..")?.1.trim_end_matches(" {").parse().ok();
+        text.lines().filter_map(end).collect()
+    };
+    // in lanes of 16: as a whole, in equal parts, and with a rest where there are none
+    assert_eq!([96, 93, 160, 176].map(vectors), [vec![96], vec![93], vec![80], vec![64, 48]]);
+}
+
+#[test]
 fn a_sum_reads_what_its_loop_computes_in_the_same_loop() {
     let (scop, tiled, found) = planned(
         "loop horner(N = 400000) { in f64 x[N], c[13]  inout f64 p[N], d[N], total[1]

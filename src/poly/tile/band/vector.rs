@@ -13,6 +13,7 @@ use crate::poly::schedule::{Node, Row};
 use crate::poly::statement::{Role, StatementId};
 use crate::poly::tile::band::context::{Bands, Vectors, direction};
 use crate::poly::tile::band::rows_to;
+use std::ops::RangeInclusive;
 
 /// Vectors of a loop with bounds from data for each of those that are added up beside each other, at least. Unmeasured.
 const LONG_LOOP: i64 = 4;
@@ -21,6 +22,11 @@ const LONG_LOOP: i64 = 4;
 const LONGER: f64 = 1.5;
 /// Lanes of the shortest vectors along such a loop. Unmeasured.
 const LEAST_LANES: i64 = 4;
+
+/// Vectors of one iteration of a loop that carries sums: as many as are expanded without a local vector. The fewest: unmeasured.
+const SUMMED: RangeInclusive<i64> = 4..=8;
+/// Vectors of a longer sum, beside which the rest of a sum counts little. Unmeasured.
+const LONG_SUM: i64 = 32;
 
 /// Cycles of a step that combines the lanes of a sum by halves: a permutation and an addition. Unmeasured.
 const COMBINE: f64 = 2.0;
@@ -85,9 +91,21 @@ impl Bands<'_> {
             let lanes = others.fold(lanes, i64::min);
             match self.dynamic(row, id) {
                 Some(l) => (row, points_of(&l, lanes)),
-                None => (row, if free(row) { lanes } else { 4 * lanes }),
+                None => (row, if free(row) { lanes } else { self.points_of_sum(row, lanes) }),
             }
         })
+    }
+
+    /// Points of a vector of sums along a row: several vectors, without a rest where the row has a fixed length. The lanes of a rest would be
+    /// combined on their own.
+    fn points_of_sum(&self, row: &Row, lanes: i64) -> i64 {
+        let extent = row.extent(self.scop);
+        let is_bound = |id: StatementId| {
+            self.scop.statement(id).domain.iter().any(|c| row.of(id).terms.iter().any(|t| c.uses(t.0)))
+        };
+        let fixed = extent <= LONG_SUM * lanes && !row.phi.iter().any(|p| is_bound(p.0));
+        let whole = |n: &i64| fixed && (extent <= *n || extent % n == 0);
+        SUMMED.map(|vectors| vectors * lanes).find(whole).unwrap_or(SUMMED.start() * lanes)
     }
 
     /// The loop with bounds from data that a row is for a statement.
