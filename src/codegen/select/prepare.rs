@@ -12,6 +12,7 @@ use crate::codegen::select::narrow::narrow_loops;
 use crate::codegen::select::pairs::split_sums;
 use crate::codegen::select::peeling::peel;
 use crate::codegen::select::scalar_expansion;
+use crate::codegen::select::turned_sums;
 use crate::codegen::select::value::{buffer_width, widest};
 use crate::codegen::select::wrapping;
 use crate::expr::interval::{Facts, ceil_div};
@@ -32,6 +33,7 @@ pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
     let mut nest = nest.clone();
     wrapping::as_signed(&mut nest);
     peel(&mut nest, target);
+    turned_sums::turn(&mut nest, target);
     lay_out_locals(&mut nest, target);
     let mut widths = FxHashMap::default();
     let body = nest.body.clone();
