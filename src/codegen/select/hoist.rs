@@ -1,23 +1,36 @@
 //! Loop-invariant code motion out of innermost loops, while registers last.
 //!
 //! Constants and what is computed from them leave first, then loads of memory that the loop does not write. A value that
-//! leaves the loop occupies a register in all of it; so the number of registers in use is counted at each instruction.
+//! leaves the loop occupies a register in all of it; so the number of registers in use is counted at each instruction. Values that
+//! one iteration stores and a later one loads have registers before loads leave: iterations wait for them.
 
 use crate::codegen::select::register_pressure::{RegisterPressure, defined, used};
 use crate::codegen::select::tree::{Loop, Node, Pointer, Root};
+use crate::codegen::vcode::Vreg;
 use crate::expr::{Affine, Var};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Moves the invariant instructions of a loop before it.
-pub fn hoist_invariants(mut l: Loop, registers: usize, pointers: &[Pointer]) -> Vec<Node> {
+/// Moves the invariant instructions of a loop before it. `carried` has the registers of values that a later iteration loads.
+pub fn hoist_invariants(
+    mut l: Loop,
+    registers: usize,
+    pointers: &[Pointer],
+    carried: impl Fn(&Loop) -> usize,
+) -> Vec<Node> {
     if l.body.iter().any(|n| matches!(n, Node::Loop(_) | Node::If { .. })) {
         return vec![Node::Loop(l)];
     }
     let integers: Vec<Var> = l.body.iter().filter_map(Node::defines).chain([l.var]).collect();
     let moves = |a: &Affine| a.terms.iter().any(|t| integers.contains(&t.0));
     let mut before = vec![];
-    let mut room = registers.saturating_sub(1).saturating_sub(RegisterPressure::of(&l.body).greatest());
+    let registers = registers.saturating_sub(1);
+    let mut pressure = RegisterPressure::of(&l.body);
+    let mut room = registers.saturating_sub(pressure.greatest());
     for loads in [false, true] {
+        if loads && room > 0 {
+            pressure.carry(carried(&l));
+        }
+        let most = if loads { registers } else { usize::MAX };
         let mut definitions: FxHashMap<u32, usize> = FxHashMap::default();
         l.body.iter().flat_map(defined).for_each(|r| *definitions.entry(r).or_insert(0) += 1);
         let stored: FxHashSet<Root> = l.body.iter().filter_map(|n| stored_root(n, pointers)).collect();
@@ -42,7 +55,7 @@ pub fn hoist_invariants(mut l: Loop, registers: usize, pointers: &[Pointer]) -> 
                     Node::Splat { value, .. } => !moves(value),
                     _ => false,
                 };
-            if movable {
+            if movable && defined(&node).into_iter().all(|r| pressure.leave(Vreg(r), most)) {
                 defined(&node).iter().for_each(|r| {
                     definitions.remove(r);
                 });

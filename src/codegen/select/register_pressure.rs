@@ -13,6 +13,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub struct RegisterPressure {
     /// Live registers after each instruction.
     live: Vec<usize>,
+    /// The instruction that defines each register first.
+    first: FxHashMap<u32, usize>,
     /// The last instruction that uses each register, or defines it where nothing uses it.
     last: FxHashMap<u32, usize>,
     carried: FxHashSet<u32>,
@@ -36,10 +38,10 @@ impl RegisterPressure {
             }
         }
         let mut live = vec![carried.len(); body.len()];
-        for (r, &from) in first.iter().filter(|f| !carried.contains(f.0)) {
+        for (r, &from) in first.iter().filter(|f: &(&u32, _)| !carried.contains(f.0)) {
             live[from..last[r]].iter_mut().for_each(|l| *l += 1);
         }
-        RegisterPressure { live, last, carried }
+        RegisterPressure { live, first, last, carried }
     }
 
     /// The greatest number of registers that are live at once.
@@ -50,6 +52,23 @@ impl RegisterPressure {
     /// Takes `count` registers for the whole body.
     pub fn carry(&mut self, count: usize) {
         self.live.iter_mut().for_each(|l| *l += count);
+    }
+
+    /// Lets the definition of `value` leave the loop, so that it is live in all of it; returns false, and changes nothing, where that makes
+    /// more than `registers` live.
+    pub fn leave(&mut self, value: Vreg, registers: usize) -> bool {
+        if self.carried.contains(&value.0) {
+            return true;
+        }
+        let from = self.first.get(&value.0).copied().unwrap_or(0);
+        let end = self.last.get(&value.0).copied().unwrap_or(from);
+        let apart = |i: usize| !(from..end).contains(&i);
+        if self.live.iter().enumerate().any(|(i, &l)| apart(i) && l >= registers) {
+            return false;
+        }
+        self.live.iter_mut().enumerate().filter(|(i, _)| apart(*i)).for_each(|(_, l)| *l += 1);
+        self.carried.insert(value.0);
+        true
     }
 
     /// Lets `value`, defined at `from`, take the place of `replaced`, defined at `to`; returns false, and changes nothing,
@@ -118,6 +137,19 @@ mod tests {
         let pressure = RegisterPressure::of(&body);
         assert_eq!(pressure.live, [2, 1, 2, 1]);
         assert_eq!(pressure.greatest(), 2);
+    }
+
+    #[test]
+    fn a_value_that_leaves_is_live_where_it_was_not() {
+        let body = [load(1), add(9, 9, 1), load(2), add(9, 9, 2)];
+        let mut pressure = RegisterPressure::of(&body);
+        assert!(!pressure.leave(Vreg(1), 1));
+        assert!(pressure.leave(Vreg(1), 3));
+        assert_eq!(pressure.live, [2, 2, 3, 2]);
+        // already there
+        assert!(pressure.leave(Vreg(1), 2));
+        assert!(pressure.leave(Vreg(2), 3));
+        assert_eq!(pressure.live, [3, 3, 3, 3]);
     }
 
     #[test]

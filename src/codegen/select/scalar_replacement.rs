@@ -18,6 +18,7 @@ mod accesses;
 mod early_loads;
 mod edits;
 mod registers;
+pub mod reuse;
 
 use crate::codegen::Target;
 use crate::codegen::select::register_pressure::RegisterPressure;
@@ -29,17 +30,15 @@ use crate::expr::{Affine, Bound, Var};
 use accesses::{Accesses, Reference, Shape, is_apart};
 use edits::{Edits, FirstLoad};
 use registers::{Registers, instructions};
-use rustc_hash::{FxHashMap, FxHashSet};
-
-/// Iterations that a value is kept, at most.
-const MAX_DISTANCE: i64 = 4;
+use reuse::{LoopBody, MAX_DISTANCE, longest};
+use rustc_hash::FxHashSet;
 
 /// The variable of nodes that run once: no address has it.
 const NO_VARIABLE: Var = Var(u32::MAX);
 
 /// Removes loads of values that are in registers.
 pub fn replace_scalars(mut tree: Tree, target: &Target) -> Tree {
-    let mut registers = Registers::of(&tree);
+    let mut registers = Registers::of(&tree.nodes, tree.vregs);
     registers.next_var = next_var(&tree);
     let mut pass = Pass { pointers: tree.pointers, registers, target, unknown: FxHashSet::default() };
     tree.nodes = pass.body(tree.nodes, &mut Facts::new(1));
@@ -60,13 +59,6 @@ fn next_var(tree: &Tree) -> u32 {
     }
     let pointers = tree.pointers.iter().flat_map(|p| &p.bytes.terms).map(|t| t.0.0).max().unwrap_or(0);
     greatest(&tree.nodes).max(pointers) + 1
-}
-
-/// The source of a consumer's value: access `generator`, `distance` iterations before.
-#[derive(Clone, Copy, PartialEq, Debug)]
-struct Reuse {
-    generator: usize,
-    distance: i64,
 }
 
 struct Pass<'a> {
@@ -195,13 +187,8 @@ impl Pass<'_> {
         defined: &FxHashSet<Var>,
         farthest: i64,
     ) -> Edits {
-        let reuses = self.reuses(l, accesses, facts, defined, farthest);
-        let mut chains: FxHashMap<usize, Vec<(usize, i64)>> = FxHashMap::default();
-        for (consumer, reuse) in reuses.iter().enumerate() {
-            if let Some(r) = reuse {
-                chains.entry(r.generator).or_default().push((consumer, r.distance));
-            }
-        }
+        let body = LoopBody { l, accesses, registers: &self.registers, facts, defined, unknown: &self.unknown };
+        let mut chains = body.chains(farthest);
         let registers = self.target.vector_registers - 1;
         let mut pressure = RegisterPressure::of(&l.body);
         let mut edits = Edits::default();
@@ -290,98 +277,6 @@ impl Pass<'_> {
         out
     }
 
-    /// Finds the source of each access's value, by index; values of values are followed to the access that has it
-    /// first.
-    fn reuses(
-        &self,
-        l: &Loop,
-        accesses: &Accesses,
-        facts: &Facts,
-        defined: &FxHashSet<Var>,
-        farthest: i64,
-    ) -> Vec<Option<Reuse>> {
-        let references = &accesses.all;
-        let nearest: Vec<Option<Reuse>> =
-            (0..references.len()).map(|c| self.nearest(l, accesses, c, facts, defined, farthest)).collect();
-        let follow = |c: usize| {
-            let mut reuse = nearest[c]?;
-            let mut seen = FxHashSet::from_iter([c]);
-            while let Some(next) = nearest[reuse.generator] {
-                if !seen.insert(reuse.generator) {
-                    return None;
-                }
-                reuse = Reuse { generator: next.generator, distance: reuse.distance + next.distance };
-            }
-            let (r, ..) = references[c].value?;
-            let (.., lanes) = references[reuse.generator].value?;
-            let enough = match references[c].value?.1 {
-                // a load has zeros in the lanes beyond its part, the register of a store has anything
-                Shape::Lanes { part: Some(p), .. } => {
-                    !references[reuse.generator].store || self.registers.lanes_read(r) <= p.count
-                }
-                Shape::Lanes { .. } => true,
-                Shape::Element { .. } => self.registers.lanes_read(r) <= lanes,
-            };
-            (reuse.distance <= farthest && enough).then_some(reuse)
-        };
-        let mut reuses: Vec<Option<Reuse>> = (0..references.len()).map(follow).collect();
-        // A generator must keep its own load.
-        for c in 0..references.len() {
-            if reuses[c].is_some_and(|r| reuses[r.generator].is_some()) {
-                reuses[c] = None;
-            }
-        }
-        reuses
-    }
-
-    /// The last access of the address of load `c` before it.
-    fn nearest(
-        &self,
-        l: &Loop,
-        accesses: &Accesses,
-        c: usize,
-        facts: &Facts,
-        defined: &FxHashSet<Var>,
-        farthest: i64,
-    ) -> Option<Reuse> {
-        let references = &accesses.all;
-        let consumer = &references[c];
-        let (_, shape, _) = consumer.value.filter(|_| !consumer.store)?;
-        // what the body defines differs between iterations
-        let farthest = if consumer.bytes.terms.iter().any(|t| defined.contains(&t.0)) { 0 } else { farthest };
-        let advance = consumer.bytes.coefficient(l.var) * l.step;
-        let distance = |g: &Reference| -> Option<i64> {
-            if g.root != consumer.root || g.bytes.terms != consumer.bytes.terms || g.value?.1 != shape {
-                return None;
-            }
-            let ahead = g.bytes.constant - consumer.bytes.constant;
-            let earlier = g.at < consumer.at;
-            match advance {
-                0 => (ahead == 0).then_some(i64::from(!earlier)),
-                s if ahead % s == 0 => Some(ahead / s).filter(|&d| d > 0 || d == 0 && earlier),
-                _ => None,
-            }
-        };
-        let candidates = references.iter().enumerate().filter(|(g, _)| *g != c);
-        let candidates = candidates.filter_map(|(g, r)| Some((distance(r)?, std::cmp::Reverse(r.at), g)));
-        let (distance, _, generator) = candidates.min().filter(|d| d.0 <= farthest)?;
-        let from = references[generator].at;
-        let between = |index: usize, before: i64| match before {
-            0 if distance == 0 => from < index && index < consumer.at,
-            0 => index < consumer.at,
-            b if b == distance => from < index,
-            _ => true,
-        };
-        let kept = |before: i64| {
-            !accesses.clobbered.iter().any(|(index, root)| between(*index, before) && *root == consumer.root)
-                && references
-                    .iter()
-                    .filter(|w| w.store && w.root == consumer.root && between(w.at, before))
-                    .all(|w| is_apart(w, before * l.step, l.var, consumer, facts, &self.unknown))
-        };
-        (0..=distance).all(kept).then_some(Reuse { generator, distance })
-    }
-
     /// Replaces the loads `consumers` (with their distances) by the value of access `g`.
     fn replace(&mut self, l: &Loop, references: &[Reference], g: usize, consumers: &[(usize, i64)], edits: &mut Edits) {
         let Some((mut value, shape, lanes)) = references[g].value else { return };
@@ -392,8 +287,7 @@ impl Pass<'_> {
             edits.after.push((references[g].at, Node::Inst(Inst::VCopy { dst: copy, src: value, ty })));
             value = copy;
         }
-        let longest = consumers.iter().map(|c| c.1).max().unwrap_or(0);
-        let carried: Vec<Vreg> = (0..longest).map(|_| self.registers.fresh()).collect();
+        let carried: Vec<Vreg> = (0..longest(consumers)).map(|_| self.registers.fresh()).collect();
         for &(c, distance) in consumers {
             let Some((dst, ..)) = references[c].value else { continue };
             let src = if distance == 0 { value } else { carried[distance as usize - 1] };
@@ -519,7 +413,7 @@ fn kept(
     registers: usize,
     pressure: &mut RegisterPressure,
 ) -> Vec<(usize, i64)> {
-    let longest = consumers.iter().map(|c| c.1).max().unwrap_or(0);
+    let longest = longest(&consumers);
     let cheap = all[g].store || consumers.len() as i64 >= longest;
     let carried = longest > 0 && cheap && !l.parallel && pressure.greatest() + longest as usize <= registers;
     if carried {

@@ -15,6 +15,7 @@ use crate::codegen::Target;
 use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
 use crate::codegen::select::backward::is_backward;
 use crate::codegen::select::hoist::hoist_invariants;
+use crate::codegen::select::scalar_replacement::reuse::carried_registers;
 use crate::codegen::select::state::Frame;
 use crate::codegen::select::state::{Chunk, LANE, LocalMode, Selected, Selector, Stop, lane_range};
 use crate::codegen::select::tree::{Loop, Node, Pointer, Tree};
@@ -213,8 +214,9 @@ impl<'a> Selector<'a> {
         }
         let expected = self.expected_iterations(&lower, &upper, step);
         let node = Loop { var: v, lower, upper, step, parallel, at_least_once, expected, body };
-        let hoisted = hoist_invariants(node, self.target.vector_registers, &self.tree.pointers);
-        self.out.extend(hoisted);
+        let (pointers, vregs, inside) = (&self.tree.pointers, self.tree.vregs, &self.facts);
+        let carried = |l: &Loop| carried_registers(l, pointers, vregs, inside);
+        self.out.extend(hoist_invariants(node, self.target.vector_registers, pointers, carried));
         self.forget();
         self.facts = facts;
         Ok(())

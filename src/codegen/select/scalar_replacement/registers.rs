@@ -1,12 +1,12 @@
-//! The vector registers of a phase: definitions, lanes that are written and read.
+//! The vector registers of a phase or a loop: definitions, lanes that are written and read.
 
 use crate::codegen::select::single_lane::lanes_read;
-use crate::codegen::select::tree::{Loop, Node, Pointer, Root, Tree};
+use crate::codegen::select::tree::{Loop, Node, Pointer, Root};
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Gpr, Inst, Vreg};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// The vector registers of a phase.
+/// The vector registers of a phase or a loop.
 pub struct Registers {
     pub count: u32,
     pub next_var: u32,
@@ -17,9 +17,9 @@ pub struct Registers {
 }
 
 impl Registers {
-    pub fn of(tree: &Tree) -> Registers {
+    pub fn of(nodes: &[Node], vregs: u32) -> Registers {
         let mut insts = vec![];
-        instructions(&tree.nodes, &mut |inst| insts.push(inst.clone()));
+        instructions(nodes, &mut |inst| insts.push(inst.clone()));
         let (mut definitions, mut written) = (FxHashMap::default(), FxHashMap::default());
         for inst in &insts {
             inst.registers(|class, access, r| {
@@ -31,8 +31,8 @@ impl Registers {
                 }
             });
         }
-        let read = lanes_read(&insts, tree.vregs);
-        Registers { count: tree.vregs, next_var: 0, definitions, written, read }
+        let read = lanes_read(&insts, vregs);
+        Registers { count: vregs, next_var: 0, definitions, written, read }
     }
 
     pub fn fresh(&mut self) -> Vreg {

@@ -76,6 +76,21 @@ fn loops_that_may_be_empty_read_nothing_before_them() {
 }
 
 #[test]
+fn carried_values_have_registers_before_invariants() {
+    // 24 invariants and 12 values from one iteration to the next, of which each waits for its store otherwise
+    let nest = parsed(
+        "for i in 1..9 { for j in i..60 { unroll s in 0..12 {
+           C[s] = ((C[s] * B[i][s]) + (A[i][j] * B[i][s + 20])); } } }",
+    );
+    check(&nest, 1);
+    let (before, after) = innermost(&nest, &|i| matches!(i, Inst::VStore { .. }));
+    assert_eq!((before, after), (12, 0), "{nest}");
+    // as many invariants as registers are left stand before the loop
+    let (_, after) = loads(&nest);
+    assert!((2..=14).contains(&after), "{after}");
+}
+
+#[test]
 fn rows_that_are_not_written_are_kept_beside_one_that_is() {
     // A[i-1][j-1] is the A[i-1][j] of the iteration before, A[i][j-1] the value stored there
     assert_loads(
