@@ -362,10 +362,10 @@ impl Planned {
         let Planned { scop, dependences, schedule, mut report, mut tiled, mut candidates } = self;
         let code = loop {
             match generate(&scop, &dependences, tiled, target, times) {
-                // the planner proves what it prefers to the first candidate, not that one
-                Err(Error::Schedule(_)) if candidates.len() > 1 => {
-                    candidates.remove(0);
-                    tiled = candidates[0].predicted();
+                // the planner proves what it prefers to the default, not the default
+                Err(why @ Error::Schedule(_)) if candidates.len() > 1 => {
+                    times.time(Lap::Tile, || plan::without_first(&scop, &dependences, &mut candidates, target))?;
+                    tiled = candidates.first().ok_or(why)?.predicted();
                 }
                 Err(why) if may_fall_back(&why, strict) => {
                     report.fallback = Some(format!("without tiles and vectors, because with them: {why}"));

@@ -112,6 +112,15 @@ impl Candidate {
         found
     }
 
+    /// Returns true if it divides work for threads. Waves of tiles are in the default as well.
+    fn is_divided(&self) -> bool {
+        self.style.waves || self.style.strips || self.has_waves()
+    }
+
+    fn is_for_one_thread(&self) -> bool {
+        !self.is_divided() && self.style.jam == 1
+    }
+
     /// The tiling with the predicted time in its report.
     pub fn predicted(&self) -> Tiled {
         let report = TilingReport { predicted_ns: self.cost.nanoseconds(), ..self.tiled.report.clone() };
@@ -156,8 +165,66 @@ pub fn plan(
         return Ok((default, vec![]));
     }
     let mut candidates = self::candidates(scop, dependences, schedule, default.clone(), target)?;
-    let Some(first) = candidates.first().filter(|c| c.is_default()) else { return Ok((default, vec![])) };
-    let share = match first.cost.nanoseconds() {
+    if candidates.first().is_none_or(|c| !c.is_default()) {
+        return Ok((default, vec![]));
+    }
+    choose(scop, dependences, &mut candidates, target)?;
+    Ok((candidates[0].predicted(), candidates))
+}
+
+/// Puts another candidate first than the one that is now, which is not legal: chosen as if the best one on one thread that is legal were the default.
+/// Without others that are legal none is left.
+///
+/// # Errors
+/// [`Error::Internal`] where a proof or code generation ends in it.
+pub fn without_first(
+    scop: &Scop,
+    dependences: &Dependences,
+    candidates: &mut Vec<Candidate>,
+    target: &Target,
+) -> Result<()> {
+    let illegal = candidates.remove(0).tiled.schedule;
+    candidates.retain(|c| c.tiled.schedule != illegal);
+    let proofs = Proofs { scop, dependences, known: RefCell::default() };
+    let proven = |c: &Candidate| proofs.is_legal(&c.tiled.schedule);
+    let mut first = first_legal(candidates, Candidate::is_for_one_thread, proven)?;
+    if first.is_none() {
+        first = first_legal(candidates, |_| true, proven)?;
+    }
+    let Some(first) = first else {
+        candidates.clear();
+        return Ok(());
+    };
+    candidates.swap(0, first);
+    choose(scop, dependences, candidates, target)
+}
+
+/// The number of the candidate of this kind that takes the least time on one thread and is legal.
+///
+/// # Errors
+/// Those of `proven`.
+fn first_legal(
+    candidates: &[Candidate],
+    is_such: impl Fn(&Candidate) -> bool,
+    proven: impl Fn(&Candidate) -> Result<bool>,
+) -> Result<Option<usize>> {
+    let mut such: Vec<usize> = (0..candidates.len()).filter(|&c| is_such(&candidates[c])).collect();
+    let time = |c: usize| candidates[c].cost.nanoseconds();
+    such.sort_by(|&a, &b| time(a).total_cmp(&time(b)));
+    for c in such {
+        if proven(&candidates[c])? {
+            return Ok(Some(c));
+        }
+    }
+    Ok(None)
+}
+
+/// Puts the chosen candidate first and the others, by predicted time, behind it. The first one is the default.
+///
+/// # Errors
+/// [`Error::Internal`] where a proof or code generation ends in it.
+fn choose(scop: &Scop, dependences: &Dependences, candidates: &mut Vec<Candidate>, target: &Target) -> Result<()> {
+    let share = match candidates[0].cost.nanoseconds() {
         time if time >= LONG => 0.5,
         time if time >= LEAST_FOR_THREADS => SHARE_OF_THREADS,
         _ => 0.0,
@@ -166,8 +233,8 @@ pub fn plan(
     let proofs = Proofs { scop, dependences, known: RefCell::default() };
     let proven = |c: &Candidate| proofs.is_legal(&c.tiled.schedule);
     let best = loop {
-        refine(&mut candidates, target, rank)?;
-        let best = best(&candidates, share, proven)?;
+        refine(candidates, target, rank)?;
+        let best = best(candidates, share, proven)?;
         if best == 0 || proven(&candidates[best])? {
             break candidates[best].clone();
         }
@@ -178,7 +245,7 @@ pub fn plan(
     candidates.retain(|c| c.tiled.schedule != best.tiled.schedule || c.tiled.packings != best.tiled.packings);
     candidates.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
     candidates.insert(0, best);
-    Ok((candidates[0].predicted(), candidates))
+    Ok(())
 }
 
 /// The measure by which candidates are compared; time on two threads has this share of it.
@@ -219,25 +286,14 @@ fn best(candidates: &[Candidate], share: f64, proven: impl Fn(&Candidate) -> Res
     let mut better: Vec<usize> = (1..candidates.len()).filter(|&c| rank(&candidates[c]) < GAIN * rank(first)).collect();
     better.sort_by(|&a, &b| rank(&candidates[a]).total_cmp(&rank(&candidates[b])));
     let style = |c: usize| candidates[c].style;
-    // waves of tiles are in the default as well
-    let divided = |c: &Candidate| c.style.waves || c.style.strips || c.has_waves();
     let mut default = 0;
-    if divided(first) || better.iter().any(|&c| divided(&candidates[c]) || style(c).jam > 1) {
+    if first.is_divided() || better.iter().any(|&c| candidates[c].is_divided() || style(c).jam > 1) {
         // what one thread pays for waves and strips, and what it gains by loops that are unrolled and jammed
-        let is_other = |c: &usize| !divided(&candidates[*c]) && style(*c).jam == 1;
-        let mut others: Vec<usize> = (0..candidates.len()).filter(is_other).collect();
+        let other = first_legal(candidates, Candidate::is_for_one_thread, proven)?.unwrap_or(0);
         let time = |c: usize| candidates[c].cost.nanoseconds();
-        others.sort_by(|&a, &b| time(a).total_cmp(&time(b)));
-        let mut other = 0;
-        for c in others {
-            if proven(&candidates[c])? {
-                other = c;
-                break;
-            }
-        }
         let most = time(other) * if share >= 0.5 { MOST_FOR_THREADS } else { MOST_WHERE_SHORT };
         better.retain(|&c| style(c).jam == 1 || time(c) <= GAIN * time(other));
-        better.retain(|&c| !divided(&candidates[c]) || share > 0.0 && time(c) <= most);
+        better.retain(|&c| !candidates[c].is_divided() || share > 0.0 && time(c) <= most);
         if time(0) > MOST_FOR_THREADS * time(other) {
             default = other;
         }
