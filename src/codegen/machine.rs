@@ -187,8 +187,9 @@ impl Core {
 
 impl Machine {
     /// AMD Zen 4, which takes two steps for each vector of 512 bits: caches from its data sheet, lanes of gathers measured by a loop of
-    /// them, starts of rows by a moving average down columns, what has a probe by `tilewright calibrate` on an EPYC, the rest from the table. The probe
-    /// streams 80 and 31 GB/s from the last cache and memory; these are smaller, as LU by columns (ludcmp) took three times as long as predicted.
+    /// them, starts of rows by a moving average down columns, streams from the last cache by 124 loop programs (the probe: 80 GB/s) and from memory by the probe,
+    /// what else has a probe by `tilewright calibrate` on an EPYC, the rest from the table. `bandwidth` is less than the streams', as LU by columns (ludcmp)
+    /// took three times as long as predicted.
     const ZNVER4: Machine = Machine {
         clock_ghz: 3.69,
         fma_per_cycle: 1,
@@ -204,10 +205,11 @@ impl Machine {
         cache_bytes: [32 << 10, 1 << 20, 32 << 20],
         cache_ways_l1: 8,
         bandwidth: [224.0, 100.0, 50.0, 15.0],
+        stream_bandwidth: [100.0, 31.0],
         late_line_ns: 4.4,
         scattered_line_ns: 9.9,
         row_start_ns: 0.5,
-        far_row_start_ns: 6.7,
+        far_row_start_ns: 0.5,
         row_streams: 16.0,
         launch_ns: 170.0,
         wave_ns: 540.0,
@@ -226,6 +228,7 @@ impl Machine {
         root_cycles: [4.5, 4.2],
         cache_bytes: [48 << 10, 1 << 20, 32 << 20],
         bandwidth: [545.0, 190.0, 125.0, 42.0],
+        stream_bandwidth: [125.0, 42.0],
         late_line_ns: 1.9,
         scattered_line_ns: 4.5,
         row_start_ns: 0.2,
@@ -349,6 +352,8 @@ machine! {
         "bytes", "One cache line", "From data sheets";
     bandwidth [f64; 4] = [400.0, 150.0, 30.0, 15.0], [200.0, 100.0, 30.0, 15.0], [80.0, 60.0, 30.0, 20.0];
         "GB/s", "Sustained loads from L1, L2, L3 and memory", "Probe of streams; NEON unmeasured";
+    stream_bandwidth [f64; 2] = [30.0, 15.0], [30.0, 15.0], [30.0, 20.0];
+        "GB/s", "Sustained loads from L3 and memory by loops over neighbouring lines", "Probe of streams; NEON unmeasured";
     cache_fill f64 = 0.7;
         "share", "Part of a cache within which data counts as cached", "Unmeasured";
     tile_fill f64 = 0.6;
@@ -361,6 +366,8 @@ machine! {
         "share", "Time to stream vectors of a register block from the second cache that arithmetic does not hide", "Unmeasured";
     memory_exposed f64 = 0.6;
         "share", "Time of transfers from further away that arithmetic does not hide when they keep the memory busy as long as it takes", "Measured; see `second_exposed`";
+    transfer_overlap f64 = 0.4;
+        "share", "Part of the shorter of two times that the longer one does not hide: of arithmetic, and of transfers from beyond the second cache, in loop programs", "Measured by 481 schedules of 124 loop programs on Zen 4";
     late_line_ns f64 = 6.0;
         "ns", "Until a line arrives that was not prefetched, while others are on their way", "Measured; see `second_exposed`";
     scattered_line_ns f64 = 20.0;
@@ -371,6 +378,8 @@ machine! {
         "ns", "As `row_start_ns`, of a row that comes from memory", "Measured by integral images of 2000×2000 and 3000×3000; the probe finds 3.1 on Zen 3";
     stream_lines f64 = 2.0;
         "lines", "Lines that start a stream of the hardware's prefetcher", "Measured; see `second_exposed`";
+    stream_start_lines f64 = 32.0;
+        "lines", "Lines of a row of neighbouring ones from memory before they come as fast as in streams", "Measured by alternating directions (adi) on Zen 4";
     row_streams f64 = 512.0, 16.0, 16.0;
         "rows", "Rows that are read in turn, a line of each at a time, before each starts anew", "Measured with AVX-512 by 1 to 4096 rows in turn, from the last cache and from memory; others unmeasured";
     page_streams i64 = 16;

@@ -5,12 +5,12 @@
 //! [`forwarding`], for stores;
 //! [`traffic`] gives the bytes that come into each cache, which a simulation of caches bears out.
 //!
-//! The time of a transfer is hidden behind arithmetic but for a share that depends on the distance
-//! ([`Machine::second_exposed`], [`Machine::memory_exposed`]); what waits for results of earlier iterations hides that share
-//! too. No run is shorter than the transfers from beyond the second cache.
+//! Lines come from beyond the second cache while the core works: the longer of the two counts, and a share of the shorter one
+//! ([`Machine::transfer_overlap`]), but for the time in which the core waits for results of its own. Of the transfers from the second cache a share counts
+//! ([`Machine::second_exposed`]), which that waiting hides too.
 //!
+//! [`Machine::transfer_overlap`]: crate::codegen::machine::Machine::transfer_overlap
 //! [`Machine::second_exposed`]: crate::codegen::machine::Machine::second_exposed
-//! [`Machine::memory_exposed`]: crate::codegen::machine::Machine::memory_exposed
 
 mod block;
 mod chain;
@@ -22,6 +22,7 @@ pub mod traffic;
 
 use crate::codegen::Target;
 use crate::codegen::loopnest::LoopNest;
+use crate::codegen::machine::Machine;
 use crate::codegen::{regalloc, select};
 use crate::runtime::Result;
 use execution::Execution;
@@ -36,12 +37,10 @@ pub struct Cost {
     pub chains: f64,
     /// Starts, counters and branches of loops.
     pub loops: f64,
-    /// Transfers into each cache, the first cache first.
+    /// Transfers into each cache, the first cache first, with the time until the first lines arrive of rows that no prefetcher follows.
     pub transfers: [f64; 3],
-    /// The share of the transfers that nothing hides.
+    /// The time of the transfers that nothing hides.
     pub exposed: f64,
-    /// Until the first lines arrive of rows that no prefetcher follows.
-    pub starts: f64,
     /// Rows of neighbouring lines that come into the first cache.
     pub rows: f64,
 }
@@ -49,29 +48,58 @@ pub struct Cost {
 impl Cost {
     /// The predicted time.
     pub fn nanoseconds(&self) -> f64 {
-        let core = self.ports + self.chains + self.loops + self.starts;
-        self.transfers[1..].iter().fold(core + self.exposed, |most, &t| most.max(t))
+        self.core() + self.exposed
+    }
+
+    fn core(&self) -> f64 {
+        self.ports + self.chains + self.loops
+    }
+
+    /// The cost with what nothing hides of its transfers.
+    fn with_exposed(self, machine: &Machine) -> Cost {
+        let [near, last, memory] = self.transfers;
+        // a line from memory passes by the last cache
+        let (core, far) = (self.core(), last.max(memory));
+        let beside = machine.transfer_overlap * far.min(core - self.chains);
+        let near = (machine.second_exposed * near - self.chains).max(0.0);
+        Cost { exposed: (far - core).max(0.0) + beside + near, ..self }
     }
 }
 
-/// Prices `nest`, whose operands are in the nearest cache that holds all of them when a run begins.
+/// Prices `nest`, whose operands are in the nearest cache that holds all of them when a run begins; of more than the last cache
+/// holds, a part is there.
 pub fn price(nest: &LoopNest, target: &Target) -> Cost {
     let machine = &target.machine;
     let (traffic, counts) = traffic_and_counts(nest, target);
     let Execution { ports, chains, loops } = execution::cycles(nest, target, &counts);
-    let mut transfers = [0.0; 3];
-    for (level, time) in transfers.iter_mut().enumerate() {
-        let resident = level == 2 && traffic.touched <= machine.usable_bytes(2);
-        *time = if resident { 0.0 } else { traffic.fetched[level] / machine.bandwidth[level + 1] };
-    }
-    let exposed = machine.second_exposed * transfers[0] + machine.memory_exposed * (transfers[1] + transfers[2]);
-    let far = if transfers[2] > 0.0 { traffic.starts[2] } else { 0.0 };
-    let starts = machine.row_start_ns * traffic.starts[1] + (machine.far_row_start_ns - machine.row_start_ns) * far;
+    let absent = absent_share(traffic.touched / machine.usable_bytes(2));
+    let [last, memory] = machine.stream_bandwidth;
+    let [near, middle, far] = traffic.fetched;
+    // the first lines of each row come slowly; lines that are written go back
+    let slow = (traffic.starts[2] * machine.stream_start_lines * machine.line_bytes as f64).min(far);
+    let from_memory = slow / machine.bandwidth[3] + (far - slow + traffic.written[2]) / memory;
+    let transfers = [
+        near / machine.bandwidth[1],
+        middle / last + machine.row_start_ns * traffic.starts[1],
+        absent * (from_memory + machine.far_row_start_ns * traffic.starts[2]),
+    ];
     let ns = |cycles: f64| cycles / machine.clock_ghz;
-    let exposed = (exposed - ns(chains)).max(0.0);
-    let rows = traffic.starts[0];
-    Cost { ports: ns(ports), chains: ns(chains), loops: ns(loops), transfers, exposed, starts, rows }
+    let (ports, chains, loops) = (ns(ports), ns(chains), ns(loops));
+    Cost { ports, chains, loops, transfers, exposed: 0.0, rows: traffic.starts[0] }.with_exposed(machine)
 }
+
+/// Share of the lines that a cache lacks when they are read again in the same order and all together are `times` as much as it holds. It replaces any line,
+/// as last caches nearly do: one stays that none of the lines which came since replaced, of which there are as many as are lacking, so that
+/// 1 - share = exp(-times · share).
+fn absent_share(times: f64) -> f64 {
+    if times <= 1.0 {
+        return 0.0;
+    }
+    (0..FIXED_POINT_STEPS).fold(1.0, |share: f64, _| 1.0 - (-times * share).exp())
+}
+
+/// Steps until the share is known to some percent even where all lines nearly fit.
+const FIXED_POINT_STEPS: usize = 50;
 
 /// As `cost`, the price of `nest`, with what the core does counted in the machine code.
 ///
@@ -91,8 +119,7 @@ pub fn refine(cost: &Cost, nest: &LoopNest, target: &Target) -> Result<Cost> {
     let ports = ns(all.ports + columns.min(cost.rows) * (line - near).max(0.0));
     // values that pass through memory wait as they do in the loops
     let chains = ns(all.chains).max(cost.chains - (ports - cost.ports).max(0.0));
-    let exposed = (cost.exposed + cost.chains - chains).max(0.0);
-    Ok(Cost { ports, chains, loops: ns(all.loops), exposed, ..*cost })
+    Ok(Cost { ports, chains, loops: ns(all.loops), ..*cost }.with_exposed(machine))
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ use std::cell::RefCell;
 pub const GAIN: f64 = 0.95;
 
 /// Predicted time on one thread of waves and strips, at most, over that of the best of the others, where that one takes [`LONG`]. Unmeasured.
-const MOST_FOR_THREADS: f64 = 1.15;
+const MOST_FOR_THREADS: f64 = 1.25;
 
 /// As [`MOST_FOR_THREADS`], of shorter programs: what is priced are tiles one after the other, and waves of short tiles take longer. Measured by
 /// sums over boxes of a table (0.94, and 1.7 when run), band-limited time warping, and a knapsack in place, which has vectors in waves alone (0.13).

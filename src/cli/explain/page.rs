@@ -10,14 +10,7 @@ td.n, th.n { text-align: right; white-space: nowrap; } .bar { display: flex; wid
 ";
 
 /// Shades of the terms, in the order in which a candidate has them.
-const SHADES: [(&str, &str); 6] = [
-    ("ports", "#111"),
-    ("chains", "#555"),
-    ("loops", "#888"),
-    ("transfers", "#4a7ab5"),
-    ("first lines", "#8fb3d9"),
-    ("bandwidth", "#c9daee"),
-];
+const SHADES: [(&str, &str); 4] = [("ports", "#111"), ("chains", "#555"), ("loops", "#888"), ("transfers", "#4a7ab5")];
 
 /// The whole page; `words` has the candidates as [`tilewright::Stage::Candidates`] prints them.
 pub fn page(report: &Report, words: &str) -> String {

@@ -72,6 +72,7 @@ pub fn measure(target: &Target, seconds: f64) -> Result<Machine> {
         ],
         loads_per_cycle: whole(bandwidth[0] / (target.vector_bytes as f64 * clock_ghz)),
         bandwidth,
+        stream_bandwidth: [bandwidth[2], bandwidth[3]],
         row_start_ns,
         far_row_start_ns,
         late_line_ns: near(walk::measure_any_order(target, inside, part)?, table.late_line_ns),

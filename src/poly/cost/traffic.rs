@@ -26,6 +26,8 @@ pub struct Traffic {
     pub touched: f64,
     /// Bytes that come into each cache, the first cache first.
     pub fetched: [f64; 3],
+    /// Bytes of the lines among these that are written, which leave the cache again.
+    pub written: [f64; 3],
     /// Rows of neighbouring lines among these: each starts where no prefetcher follows.
     pub starts: [f64; 3],
 }
@@ -53,7 +55,8 @@ pub fn traffic_and_counts(nest: &LoopNest, target: &Target) -> (Traffic, Counts)
     let all = model.body(&nest.body);
     let touched = model.bytes(&all.regions);
     let fetched = all.fetched.map(|f| f.bytes.max(touched));
-    (Traffic { touched, fetched, starts: all.fetched.map(|f| f.starts) }, model.counts)
+    let [written, starts] = [|f: Lines| f.written, |f: Lines| f.starts].map(|of| all.fetched.map(of));
+    (Traffic { touched, fetched, written, starts }, model.counts)
 }
 
 /// An affine form over the loops around, each counted from 0 in steps of 1.
@@ -112,6 +115,7 @@ struct Region {
     row: Option<usize>,
     /// Distinct accesses, at most.
     points: f64,
+    written: bool,
 }
 
 /// Footprint and traffic of one run of some statements.
@@ -125,13 +129,23 @@ struct Footprint {
 #[derive(Clone, Copy, Default)]
 struct Lines {
     bytes: f64,
+    /// Those of lines that are written.
+    written: f64,
     /// Rows of neighbouring lines.
     starts: f64,
 }
 
 impl Lines {
     fn times(self, n: f64) -> Lines {
-        Lines { bytes: self.bytes * n, starts: self.starts * n }
+        Lines { bytes: self.bytes * n, written: self.written * n, starts: self.starts * n }
+    }
+
+    fn plus(self, other: Lines) -> Lines {
+        Lines {
+            bytes: self.bytes + other.bytes,
+            written: self.written + other.written,
+            starts: self.starts + other.starts,
+        }
     }
 
     /// The one of fewer bytes; of equal ones `other`.
@@ -197,8 +211,7 @@ impl Model<'_> {
         }
         let touched = self.touched(&all.regions);
         for (level, fetched) in all.fetched.iter_mut().enumerate() {
-            let sum = |f: fn(&Lines) -> f64| children.iter().map(|c| f(&c.fetched[level])).sum::<f64>();
-            let apart = Lines { bytes: sum(|l| l.bytes), starts: sum(|l| l.starts) };
+            let apart = children.iter().map(|c| c.fetched[level]).fold(Lines::default(), Lines::plus);
             *fetched = if self.fits(touched.bytes, level) { touched.min(apart) } else { apart };
         }
         all
@@ -221,7 +234,7 @@ impl Model<'_> {
             Stmt::If { conditions, body } => self.guarded(conditions, body),
             Stmt::Store { buffer, index, value, .. } => {
                 let mut regions = vec![];
-                let store = self.region(*buffer, index);
+                let store = Region { written: true, ..self.region(*buffer, index) };
                 self.add(&mut regions, store);
                 self.loads(value, &mut regions);
                 for i in index {
@@ -390,7 +403,13 @@ impl Model<'_> {
                 Range { low, width, count: 1.0, slope: 0.0, hull: width, data: self.loops_of(e) }
             }
         };
-        Region { buffer, dimensions: index.iter().zip(shape).map(range).collect(), row: None, points: 1.0 }
+        Region {
+            buffer,
+            dimensions: index.iter().zip(shape).map(range).collect(),
+            row: None,
+            points: 1.0,
+            written: false,
+        }
     }
 
     /// The loops on which the value of an expression depends.
@@ -417,13 +436,11 @@ impl Model<'_> {
             if regions[..i].iter().all(|o| o.buffer != r.buffer) {
                 let buffer = self.nest.buffer(r.buffer);
                 let parts = regions.iter().filter(|o| o.buffer == r.buffer).map(|o| self.lines_of(o));
-                let parts = parts
-                    .fold(Lines::default(), |a, b| Lines { bytes: a.bytes + b.bytes, starts: a.starts + b.starts });
+                let parts = parts.fold(Lines::default(), Lines::plus);
                 let line = self.target.machine.line_bytes as f64;
                 let whole = (buffer.span() as f64 * buffer.dtype.bytes() as f64 / line).ceil() * line;
-                let whole = Lines { bytes: whole, starts: 1.0 };
-                let part = whole.min(parts);
-                total = Lines { bytes: total.bytes + part.bytes, starts: total.starts + part.starts };
+                let whole = Lines { bytes: whole, written: whole.min(parts.written), starts: 1.0 };
+                total = total.plus(whole.min(parts));
             }
         }
         total
@@ -452,7 +469,7 @@ impl Model<'_> {
             next = stride * size;
         }
         let bytes = (rows * (run / line).ceil() * line).min(region.points * line);
-        Lines { bytes, starts: rows.min(bytes / line) }
+        Lines { bytes, written: if region.written { bytes } else { 0.0 }, starts: rows.min(bytes / line) }
     }
 
     /// Returns true if a whole line lies between the neighbouring elements of two regions.
@@ -547,7 +564,7 @@ fn hull(a: &Region, b: &Region) -> Option<Region> {
     let same = a.dimensions == b.dimensions;
     let points = if same { a.points.max(b.points) } else { a.points + b.points };
     let dimensions = a.dimensions.iter().zip(&b.dimensions).map(join).collect();
-    Some(Region { buffer: a.buffer, dimensions, row: a.row, points })
+    Some(Region { buffer: a.buffer, dimensions, row: a.row, points, written: a.written || b.written })
 }
 
 #[cfg(test)]

@@ -14,17 +14,9 @@ impl Candidate {
 
 /// A schedule of this cost for reports.
 pub fn priced(name: String, cost: &Cost) -> CandidateReport {
-    let Cost { ports, chains, loops, exposed, starts, .. } = *cost;
+    let Cost { ports, chains, loops, exposed, .. } = *cost;
     let predicted_ns = cost.nanoseconds();
-    let bandwidth = predicted_ns - (ports + chains + loops + exposed + starts);
-    let terms = [
-        ("ports", ports),
-        ("chains", chains),
-        ("loops", loops),
-        ("transfers", exposed),
-        ("first lines", starts),
-        ("bandwidth", bandwidth),
-    ];
+    let terms = [("ports", ports), ("chains", chains), ("loops", loops), ("transfers", exposed)];
     // half a picosecond is a rounding error of the sum
     let terms = terms.into_iter().filter(|term| term.1 > 5e-4).map(|(name, ns)| (name.into(), ns)).collect();
     CandidateReport { name, predicted_ns, terms }

@@ -38,8 +38,8 @@ pub struct CandidateReport {
     /// Predicted time of one run on one thread, in ns.
     pub predicted_ns: f64,
     /// Parts of that time, which add up to it, in ns: instructions on the busiest `ports`; waiting for results of earlier
-    /// iterations (`chains`); starts, counters and branches of `loops`; `transfers` from caches and memory that nothing hides;
-    /// the `first lines` of rows that no prefetcher follows; what the `bandwidth` takes beyond all that.
+    /// iterations (`chains`); starts, counters and branches of `loops`; `transfers` from caches and memory that nothing hides,
+    /// with the first lines of rows that no prefetcher follows.
     pub terms: Vec<(String, f64)>,
 }
 
