@@ -51,20 +51,22 @@ pub(super) fn address_of(nest: &LoopNest, buffer: BufferId, index: &[Index]) -> 
     nest.buffer(buffer).place(index)
 }
 
+/// Returns true if the loop over `v` may change the value of `e`.
+pub(super) fn changes_along(e: &Expr, v: Var) -> bool {
+    e.any(&mut |e| match e {
+        Expr::Index(a) => a.uses(v),
+        Expr::Load(a) => a.affine_forms().any(|i| i.uses(v)),
+        _ => false,
+    })
+}
+
 /// How many elements apart an access is from one iteration of the loop over `v` to the next; `None` where a subscript is
 /// computed from what the loop changes.
 pub(super) fn distance_along(nest: &LoopNest, buffer: BufferId, index: &[Index], v: Var) -> Option<i64> {
-    let changes = |e: &Expr| {
-        e.any(&mut |e| match e {
-            Expr::Index(a) => a.uses(v),
-            Expr::Load(a) => a.affine_forms().any(|i| i.uses(v)),
-            _ => false,
-        })
-    };
     let along = |(i, &stride): (&Index, &i64)| match i {
         Index::Affine(a) => Some(a.coefficient(v) * stride),
         Index::Value(e) => match e.affine_terms() {
-            (_, Some(rest)) if changes(&rest) => None,
+            (_, Some(rest)) if changes_along(&rest, v) => None,
             (affine, _) => Some(affine.coefficient(v) * stride),
         },
     };

@@ -6,7 +6,7 @@
 use crate::codegen::Target;
 use crate::codegen::loopnest::LoopNest;
 use crate::expr::{BinaryOp, BufferId, Expr, Index, UnaryOp, Var};
-use crate::poly::cost::block::{Placed, address_of};
+use crate::poly::cost::block::{Placed, address_of, changes_along};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
@@ -114,12 +114,12 @@ impl Chains<'_> {
                     edges.push(Edge { source: sink, sink, distance: 1, latency: update_latency });
                 }
                 Some(_) => {}
-                // any element may be updated again at once
+                // each element is as likely to be updated again at once as any other
                 None => edges.push(Edge {
                     source: sink,
                     sink,
                     distance: 1,
-                    latency: update_latency + self.target.machine.forward_cycles,
+                    latency: (update_latency + self.target.machine.forward_cycles) / self.places(store),
                 }),
             }
         }
@@ -131,6 +131,16 @@ impl Chains<'_> {
             }
         });
         edges
+    }
+
+    /// The number of places among which subscripts from data choose in each iteration; infinite where another subscript moves on with the loop.
+    fn places(&self, store: &Placed) -> f64 {
+        let of = |(index, &size): (&Index, &i64)| match index {
+            Index::Affine(a) if a.uses(self.var) => f64::INFINITY,
+            Index::Value(e) if changes_along(e, self.var) => size.max(1) as f64,
+            _ => 1.0,
+        };
+        store.index.iter().zip(&self.nest.buffer(store.buffer).shape).map(of).product()
     }
 
     /// Iterations between a store and a load of the same element, and the cycles that it takes to get there.

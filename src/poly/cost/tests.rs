@@ -178,6 +178,19 @@ fn a_part_of_what_does_not_fit_the_last_cache_is_there() {
 }
 
 #[test]
+fn updates_at_subscripts_from_data_wait_where_few_places_are() {
+    let chains = |bins: i64, bin: &str| {
+        priced(&format!(
+            "kernel k {{ B: i32[100000] argument 0; H: f32[{bins}] argument 1 written;
+               parallel t in 0..1 {{ for j in 0..100000 {{ H[@{bin}] add = f32(1.0); }} }} }}"
+        ))
+        .chains
+    };
+    let [two, many, same] = [chains(2, "B[j]"), chains(1000, "B[j]"), chains(1000, "B[7]")];
+    assert!(two > 10_000.0 && many < 0.1 * two && same > two, "{two} {many} {same}");
+}
+
+#[test]
 fn a_recurrence_goes_through_several_statements() {
     let two = priced(
         "kernel k { X: f32[1000] argument 0; A: f32[1001] argument 1 written; B: f32[1001] argument 2 written;
