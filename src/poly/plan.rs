@@ -253,7 +253,7 @@ fn rank(c: &Candidate, share: f64) -> f64 {
     // the model counts neither the registers of unrolled and jammed loops before their code is priced, nor how unequal the tiles of a wave
     // are, nor all that conditions cost which stand in fused loops
     let gain = |is: bool| if is { GAIN } else { 1.0 };
-    let margin = gain(c.style.jam > 1 || c.style.waves) * gain(c.order == Order::Fused);
+    let margin = gain(c.style.jam > 1 && !c.refined || c.style.waves) * gain(c.order == Order::Fused);
     c.mean(share) / margin
 }
 

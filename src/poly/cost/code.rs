@@ -234,6 +234,17 @@ mod tests {
     }
 
     #[test]
+    fn products_of_one_element_have_fewer_ports_than_sums() {
+        let of = |op: &str| {
+            let each = |r: usize| format!("v{r} = {op} f32x1 v0, v0\n ");
+            let body: String = (1..=30).map(each).collect();
+            cycles_of(&format!("{body} store f32x1 f32 v30, [r1]"), "v0 = const f32x1 #0").ports / 1000.0
+        };
+        let (sums, products) = (of("add"), of("mul"));
+        assert!((14.9..17.0).contains(&products) && sums < 0.8 * products, "{sums} {products}");
+    }
+
+    #[test]
     fn elements_of_other_lines_are_counted() {
         let column = |step: i64| {
             let loads = "v1 = load f32x1 f32 [r0]\n v2 = load f32x1 f32 [r0 + 4]\n v3 = load f32x1 f32 [r0 + 400]";

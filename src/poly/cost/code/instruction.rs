@@ -52,7 +52,7 @@ impl Rates {
         let narrow = 2 * ty.bytes() <= target.vector_bytes;
         let [whole, half] = [machine.fma_per_cycle, machine.narrow_fma_per_cycle].map(|n| n as f64);
         let [one, product] = match (ty.lanes, narrow) {
-            (1, _) => [machine.scalar_per_cycle; 2],
+            (1, _) => [machine.scalar_per_cycle, machine.scalar_per_cycle.min(half)],
             (_, true) => [machine.vector_per_cycle * half / whole, half],
             (_, false) => [machine.vector_per_cycle, whole],
         };
