@@ -514,6 +514,23 @@ fn elements_for_which_a_guard_fails_lead_nowhere() {
             program(&format!("{{ y[i] = 5 {} }}", statement.replace("y[q[i]] = x[i]", "y[i] = x[q[i]]")), "inout");
         check(&text, &[("q", &i32s(&q)), ("x", &i32s(&x)), ("y", &i32s(&[7; 40]))], &[&read]);
     }
+    // narrow types, whose sums would wrap around
+    type Narrow = fn(&[i32]) -> Tensor;
+    let types: [(&str, i32, Narrow); 3] = [
+        ("u8", 255, |q| Tensor::new(&[40], &q.iter().map(|&q| q as u8).collect::<Vec<u8>>())),
+        ("i8", -1, |q| Tensor::new(&[40], &q.iter().map(|&q| q as i8).collect::<Vec<i8>>())),
+        ("u16", 65535, |q| Tensor::new(&[40], &q.iter().map(|&q| q as u16).collect::<Vec<u16>>())),
+    ];
+    for (name, sentinel, narrow) in types {
+        let (q, mut y) = (none(sentinel), vec![7; 40]);
+        for (i, &q) in q.iter().enumerate().filter(|q| *q.1 != sentinel) {
+            y[q as usize] = x[i];
+        }
+        let text = format!(
+            "loop p(N = 40) {{ in {name} q[N]\n in i32 x[N]\n inout i32 y[N]\n for i in 0..N if q[i] != {sentinel} y[i64(q[i])] = x[i] }}"
+        );
+        check(&text, &[("q", &narrow(&q)), ("x", &i32s(&x)), ("y", &i32s(&[7; 40]))], &[&y]);
+    }
     let gather = program("y[i] = select(q[i] >= 0, x[q[i]], -3)", "out");
     let read: Vec<i32> = none(-1).iter().map(|&q| if q < 0 { -3 } else { x[q as usize] }).collect();
     check(&gather, &[("q", &i32s(&none(-1))), ("x", &i32s(&x))], &[&read]);
@@ -556,7 +573,7 @@ fn numbers_beside_indices_are_widened() {
 #[test]
 fn bounds_are_what_their_operations_say() {
     type Bounds = fn(i64) -> (i64, i64);
-    let programs: [(&str, i64, Bounds); 12] = [
+    let programs: [(&str, i64, Bounds); 14] = [
         ("0..min(N, i + 3) + 1", 1, |i| (0, 20.min(i + 3) + 1)),
         ("2 * max(i, 5) - 4..N - max(0, i - 9)", 1, |i| (2 * i.max(5) - 4, 20 - 0.max(i - 9))),
         ("0..i / 2", 1, |i| (0, i / 2)),
@@ -567,6 +584,8 @@ fn bounds_are_what_their_operations_say() {
         ("1 + i % 2..N", 2, |i| (1 + i % 2, 20)),
         ("0..N - 3 * (i % 4)", 1, |i| (0, 20 - 3 * (i % 4))),
         ("0..N - 3 * (i % 4)", 3, |i| (0, 20 - 3 * (i % 4))),
+        ("0..1 + i % 4", 1, |i| (0, 1 + i % 4)),
+        ("N - 2 * (i % 5)..N", 1, |i| (20 - 2 * (i % 5), 20)),
         ("0..N - i / 2", 1, |i| (0, 20 - i / 2)),
         ("i / 2..i", 3, |i| (i / 2, i)),
     ];

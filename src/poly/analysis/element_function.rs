@@ -3,7 +3,8 @@
 //! In: an expression. Out: its value as pieces `slope·x + base` of an element x, through temporaries, casts, sums, products with constants, minima, maxima
 //! and selections. Invariant: on the interval of each piece the value is exact; sums and products do not wrap around there, conversions do.
 
-use crate::expr::{Access, Affine, BinaryOp, BufferId, CompareOp, Expr, Index};
+use crate::expr::scalar::Value;
+use crate::expr::{Access, Affine, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar};
 use crate::poly::statement::{Program, Role};
 use crate::runtime::DType;
 
@@ -67,18 +68,21 @@ pub fn merged(mut intervals: Vec<(i128, i128)>) -> Vec<(i128, i128)> {
     })
 }
 
+fn integer(s: Scalar) -> Option<i128> {
+    type_range(s.dtype)?;
+    Some(if s.dtype == DType::U64 { s.bits.into() } else { Value::from(s).as_i64().into() })
+}
+
+fn constant(base: i128) -> Function {
+    Function { source: None, pieces: vec![Piece { lo: -INFINITY, hi: INFINITY, slope: 0, base }], is_whole: true }
+}
+
 /// The function that an expression is, through temporaries that the first `before` definitions assign.
 pub fn function_of(program: &Program, before: usize, e: &Expr) -> Option<Function> {
     match e {
-        Expr::Const(s) => {
-            let value = match s.dtype {
-                DType::I64 => s.bits as i64 as i128,
-                DType::I32 => s.bits as i32 as i128,
-                _ => return None,
-            };
-            let pieces = vec![Piece { lo: -INFINITY, hi: INFINITY, slope: 0, base: value }];
-            Some(Function { source: None, pieces, is_whole: true })
-        }
+        // sums and products of narrower types wrap around
+        Expr::Const(s) if matches!(s.dtype, DType::I64 | DType::I32) => integer(*s).map(constant),
+        Expr::Const(_) => None,
         Expr::Load(access) => load(program, before, access),
         Expr::Cast(to, a) => converted(function_of(program, before, a)?, *to),
         Expr::Binary(op, a, b) => {
@@ -103,7 +107,11 @@ pub fn function_of(program: &Program, before: usize, e: &Expr) -> Option<Functio
         }
         Expr::Select(condition, a, b) => {
             let Expr::Compare(op, l, r) = &**condition else { return None };
-            let (l, r) = (function_of(program, before, l)?, function_of(program, before, r)?);
+            let compared = |e: &Expr| match e {
+                Expr::Const(s) => integer(*s).map(constant),
+                e => function_of(program, before, e),
+            };
+            let (l, r) = (compared(l)?, compared(r)?);
             let truth = combine(l, r, |x, y, out| {
                 for (lo, hi, sign) in signs(x.lo, x.hi, x.slope - y.slope, x.base - y.base) {
                     let holds = match op {
