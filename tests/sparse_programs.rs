@@ -298,6 +298,11 @@ fn conditions_and_offsets_count_for_the_bound_that_has_them() {
         let summed = format!("for k in row[i]..row[i + 1] w[k] += select({chosen})");
         assert_eq!(run(&summed, row).unwrap(), scanned, "{chosen}");
     }
+    // and operands to their right
+    for body in ["w[k] += select(k > row[i] && w[k - 1] > 0, 1, 0)", "if k > row[i] && w[k - 1] > 0 w[k] += 1"] {
+        let counted = run(&format!("for k in row[i]..row[i + 1] {body}"), row).unwrap();
+        assert_eq!(counted, [1.0, 2.0, 1.0, 2.0, 2.0, 2.0], "{body}");
+    }
     let all = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
     assert_eq!(run("for k in row[i]..row[i + 1] if k > 0 w[k] += w[k - 1]", row).unwrap(), all);
     assert_eq!(run("for k in row[i]..row[i + 1] w[k] += select(k > 0, w[k - 1], 0)", row).unwrap(), all);

@@ -490,6 +490,8 @@ fn elements_for_which_a_guard_fails_lead_nowhere() {
         (-7, "if q[i] < 0 { } else y[q[i]] = x[i]", false),
         (i32::MIN, "if !(q[i] < 0) && x[i] > 0 y[q[i]] = x[i]", false),
         (-1, "if q[i] != -1 y[q[i]] = x[i]", false),
+        (-1, "if q[i] >= 0 && x[q[i]] > 0 y[q[i]] = x[i]", false),
+        (-1, "if q[i] < 0 || x[q[i]] < 0 { } else y[q[i]] = x[i]", false),
         (40, "if q[i] < i32(N) y[q[i]] = x[i]", false),
         (i32::MAX, "if q[i] >= 0 && q[i] < 40 y[q[i]] = x[i]", false),
         // no interval of elements: the run checks

@@ -284,7 +284,11 @@ impl Conversion<'_> {
                 Statement::If { condition, body, otherwise } => {
                     self.guard(index, bounds, body)?;
                     self.guard(index, bounds, otherwise)?;
-                    if let Some(inside) = self.inside(index, body)? {
+                    let inside = self.inside_of(index, |indices, out| {
+                        self.collect(body, indices, &[], out);
+                        self.reads(condition, indices, &[], out);
+                    })?;
+                    if let Some(inside) = inside {
                         *condition = self.guarded(index, bounds, condition, &inside);
                     }
                 }
@@ -301,7 +305,10 @@ impl Conversion<'_> {
             Kind::Call(function, operands) => {
                 let mut operands = operands.iter().map(of).collect::<Checked<Vec<Text>>>()?;
                 if let (Function::Select, [condition, yes, _]) = (function, &mut operands[..])
-                    && let Some(inside) = self.inside_of(index, |indices, out| self.reads(yes, indices, &[], out))?
+                    && let Some(inside) = self.inside_of(index, |indices, out| {
+                        self.reads(yes, indices, &[], out);
+                        self.reads(condition, indices, &[], out);
+                    })?
                 {
                     *condition = self.guarded(index, bounds, condition, &inside);
                 }

@@ -239,6 +239,13 @@ impl Walk<'_, '_> {
                 let [yes, no] = [(yes, true), (no, false)].map(|(e, holds)| self.expression(e, &under(holds)));
                 Expr::select(condition, yes, no)
             }
+            // what the first operand decides does not depend on the second
+            Expr::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) if self.checks.dtype(a) == DType::Bool => {
+                let a = self.expression(a, conditions);
+                let under = [conditions, &[(a.clone(), *op == BinaryOp::And)]].concat();
+                let b = self.expression(b, &under);
+                Expr::binary(*op, a, b)
+            }
             Expr::Load(access) => {
                 let mut access = access.clone();
                 for (d, index) in access.index.iter_mut().enumerate() {
