@@ -1,4 +1,4 @@
-//! Loop programs whose subscripts divide an index, as an image that is enlarged does, against the definition of their statements: on
+//! Loop programs whose subscripts or bounds divide an index, as an image that is enlarged does, against the definition of their statements: on
 //! every target, AArch64 under emulation, on one and two threads, with sizes that the divisors do not divide.
 
 #![allow(clippy::duplicate_mod, reason = "both modules record what is skipped")]
@@ -178,5 +178,59 @@ fn programs_on_an_emulated_processor() {
         outputs.iter().zip(jobs.iter().zip(emulator::run("divided", &jobs).into_iter().flatten()))
     {
         results.iter().for_each(|r| assert!(r[*slot] == expected.data[..], "{}", job.name));
+    }
+}
+
+/// Bounds of sums, differences and products of minima, maxima and quotients, and with remainders: the iterations that plain loops have.
+#[test]
+fn bounds_are_what_their_operations_say() {
+    type Bounds = fn(i64) -> (i64, i64);
+    let programs: [(&str, i64, Bounds); 14] = [
+        ("0..min(N, i + 3) + 1", 1, |i| (0, 20.min(i + 3) + 1)),
+        ("2 * max(i, 5) - 4..N - max(0, i - 9)", 1, |i| (2 * i.max(5) - 4, 20 - 0.max(i - 9))),
+        ("0..i / 2", 1, |i| (0, i / 2)),
+        ("i / 3..N", 1, |i| (i / 3, 20)),
+        ("(2 * i + 1) / 3 + 1..min(N, (i + 40) / 4 / 2 + i)", 1, |i| ((2 * i + 1) / 3 + 1, 20.min((i + 40) / 8 + i))),
+        ("max(i / 2, 4)..N - 1", 2, |i| ((i / 2).max(4), 19)),
+        ("1 + i % 2..N", 1, |i| (1 + i % 2, 20)),
+        ("1 + i % 2..N", 2, |i| (1 + i % 2, 20)),
+        ("0..N - 3 * (i % 4)", 1, |i| (0, 20 - 3 * (i % 4))),
+        ("0..N - 3 * (i % 4)", 3, |i| (0, 20 - 3 * (i % 4))),
+        ("0..1 + i % 4", 1, |i| (0, 1 + i % 4)),
+        ("N - 2 * (i % 5)..N", 1, |i| (20 - 2 * (i % 5), 20)),
+        ("0..N - i / 2", 1, |i| (0, 20 - i / 2)),
+        ("i / 2..i", 3, |i| (i / 2, i)),
+    ];
+    for (bounds, step, of) in programs {
+        let text = format!(
+            "loop p(N = 20) {{ inout i32 y[N][3 * N]
+             for i in 0..N for j in {bounds} step {step} y[i][j] = 2 * y[i][j] + i32(j) }}"
+        );
+        let file = language::parse("p.tile", &text).unwrap();
+        let refused = file.lower(file.program(None).unwrap(), &Default::default(), None).is_err();
+        // steps begin at a form or at one with a remainder
+        assert_eq!(refused, ["max(i / 2, 4)..N - 1", "i / 2..i"].contains(&bounds), "{text}");
+        if refused {
+            continue;
+        }
+        let start: Vec<i32> = (0..1200).map(|k| k % 17).collect();
+        let mut y = start.clone();
+        for i in 0..20 {
+            let (first, end) = of(i);
+            (first..end).step_by(step as usize).for_each(|j| {
+                let place = (60 * i + j) as usize;
+                y[place] = 2 * y[place] + j as i32;
+            });
+        }
+        let model = Model::from_program(file, None, None).unwrap();
+        for target in host_targets() {
+            let options = Options { target: Some(target), ..Options::default() };
+            let module = Arc::new(model.compile_module(&options).unwrap_or_else(|e| panic!("{e}\n{text}")).0);
+            for threads in [1, 2] {
+                let given = Tensor::new(&[20, 60], &start);
+                let result = Session::new(module.clone(), threads).unwrap().run(&[("y", &given)]);
+                assert_eq!(result.unwrap_or_else(|e| panic!("{e}\n{text}"))[0].to_vec::<i32>(), y, "{text}");
+            }
+        }
     }
 }
