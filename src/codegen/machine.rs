@@ -189,7 +189,7 @@ impl Machine {
     /// AMD Zen 4, which takes two steps for each vector of 512 bits: caches from its data sheet, lanes of gathers measured by a loop of
     /// them, starts of rows by a moving average down columns, streams from the last cache by 124 loop programs (the probe: 80 GB/s) and from memory by the probe,
     /// what else has a probe by `tilewright calibrate` on an EPYC, the rest from the table. `bandwidth` is less than the streams', as LU by columns (ludcmp)
-    /// took three times as long as predicted.
+    /// took three times as long as predicted. First lines of rows from memory are in `stream_start_lines`.
     const ZNVER4: Machine = Machine {
         clock_ghz: 3.69,
         fma_per_cycle: 1,

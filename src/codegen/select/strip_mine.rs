@@ -23,7 +23,7 @@ const SHORT: i64 = 4;
 /// Largest number of instructions of an expanded vector loop. Unmeasured.
 const EXPANDED: i64 = 96;
 /// Largest number of vectors of a lane reduction that is expanded without a local vector. Unmeasured.
-const REDUCED: i64 = 8;
+pub const REDUCED: i64 = 8;
 
 /// Replaces vector loops that are too long to be expanded; unrolls the loops that were there before.
 pub fn strip_mine(

@@ -8,12 +8,10 @@
 use crate::codegen::Target;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::expansion_cost::constant_range;
+use crate::codegen::select::strip_mine::REDUCED;
 use crate::expr::interval::ceil_div;
 use crate::expr::{Affine, BufferId, Index, Var};
 use rustc_hash::FxHashSet;
-
-/// Vectors of a loop that are expanded, at most: in a longer one no vector is an invariant. As `strip_mine` has it.
-const EXPANDED: i64 = 8;
 
 /// Turns the vector loops of sums whose vectors are reversed more often in the order that they have than in the other one.
 pub fn turn(nest: &mut LoopNest, target: &Target) {
@@ -93,7 +91,8 @@ fn is_less_turned(nest: &LoopNest, target: &Target, (var, extent): (Var, i64), b
             }
         });
     }
-    let long = ceil_div(extent, target.lanes(bytes) as i64) > EXPANDED;
+    // in a loop that is not expanded no vector is an invariant
+    let long = ceil_div(extent, target.lanes(bytes) as i64) > REDUCED;
     let reversed = |direction: i64| -> i64 {
         let counts = |a: &&(bool, i64, i64)| a.1 == direction && (a.0 || long || around.moving.is_empty());
         accesses.iter().filter(counts).map(|a| a.2).sum()
