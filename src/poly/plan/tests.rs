@@ -547,3 +547,27 @@ fn waves_of_the_default_that_one_thread_pays_for_give_way() {
     };
     assert_eq!([chosen(0.9 * MOST_FOR_THREADS), chosen(1.1 * MOST_FOR_THREADS)], [0, 1]);
 }
+
+#[test]
+fn what_takes_the_place_of_a_refused_default_keeps_the_limits_of_one_thread() {
+    let (scop, _, found) = planned(
+        "loop sweeps(T = 15, N = 1000) { inout f64 A[N][N]
+           for t in 0..T for i in 1..N-1 for j in 1..N-1
+             A[i][j] = 0.25 * (A[i-1][j] + A[i][j-1] + A[i][j+1] + A[i+1][j]) }",
+    );
+    let dependences = crate::poly::analysis::dependence::analyze(&scop).unwrap();
+    let waves = found.iter().find(|c| c.is_divided()).unwrap();
+    let other = found.iter().find(|c| c.is_for_one_thread()).unwrap();
+    let of = |c: &Candidate| c.tiled.schedule.clone();
+    let refused = found.iter().find(|c| of(c) != of(waves) && of(c) != of(other)).unwrap();
+    let of_waves = |times: f64| {
+        let cost = Cost { ports: times * other.cost.nanoseconds(), ..Cost::default() };
+        let waves = Candidate { cost, refined: true, waiting: 0.0, ..waves.clone() };
+        let other = Candidate { refined: true, ..other.clone() };
+        assert!(rank(&waves, 0.5) < rank(&other, 0.5), "{times}");
+        let mut left = vec![refused.clone(), waves, other];
+        without_first(&scop, &dependences, &mut left, &Target::avx512()).unwrap();
+        left[0].is_divided()
+    };
+    assert_eq!([of_waves(1.1), of_waves(MOST_FOR_THREADS + 0.03)], [true, false]);
+}
