@@ -32,7 +32,7 @@ use crate::poly::analysis::dependence;
 use crate::poly::analysis::dynamic_loops::share;
 use crate::poly::schedule::{Band, Node, Row, RowKind};
 use crate::poly::statement::StatementId;
-use crate::poly::tile::band::context::{Bands, SIZES, direction};
+use crate::poly::tile::band::context::{Bands, SIZES, Vectors, direction};
 use crate::poly::tile::plan::Plan;
 use crate::poly::tile::report::{PhaseReport, instances};
 use std::cell::OnceCell;
@@ -163,6 +163,7 @@ impl Bands<'_> {
         let is_leaf = is_leaf(child);
         let mut cached = vec![];
         let vectors = |s: &Split| s.kind == RowKind::Vector && s.row.phi.iter().any(|p| p.0 == dominant);
+        let looped = self.without_lanes(band, &mut around);
         if !around.splits.iter().any(vectors) {
             let all: Vec<&Row> = around.rows.iter().chain(&band.rows).chain(inner.iter().map(|r| r.0)).collect();
             let lanes = self.lanes(dominant);
@@ -239,6 +240,7 @@ impl Bands<'_> {
             rows.sort_by_key(|r| (scatters && of_lanes(r), !r.coincident));
         }
         rows.extend(lanes);
+        rows.splice(0..0, looped);
         if is_leaf
             && band.permutable
             && around.splits.is_empty()
@@ -257,6 +259,27 @@ impl Bands<'_> {
         around.rows.extend(band.rows.iter().cloned());
         let inside = if is_leaf { points(&around.splits, child.clone()) } else { self.rewrite(child, &around, report) };
         Node::Band(Band { rows, permutable: band.permutable }, Box::new(inside))
+    }
+
+    /// The points of a row further out along whose lanes the statements of a band load or store element by element, where they move
+    /// whole vectors along a row of their own: a loop around the band takes the place of the vectors. What recurs along memory has lanes
+    /// across it, and what reads its results need not.
+    fn without_lanes(&self, band: &Band, around: &mut Surroundings) -> Option<Row> {
+        if self.style.vectors == Vectors::Outermost {
+            return None;
+        }
+        let ids = covered(band);
+        let at = around
+            .splits
+            .iter()
+            .position(|s| s.kind == RowKind::Vector && s.row.phi.iter().any(|p| ids.contains(&p.0)))?;
+        let all: Vec<&Row> = around.rows.iter().chain(&band.rows).collect();
+        let whole = |row: &Row| ids.iter().all(|&id| self.moves_whole_vectors(&all, row, id));
+        let own = band.rows.iter().any(|r| r.coincident && r.tile == 1 && whole(r)) && !whole(&around.splits[at].row);
+        own.then(|| {
+            let split = around.splits.remove(at);
+            Row { phi: split.phi, ..split.row }
+        })
     }
 
     /// The tiles along lanes that run inside of loops which carry something, or of a scatter, where the work is large: for threads to

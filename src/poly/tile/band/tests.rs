@@ -196,6 +196,20 @@ fn products_that_share_a_matrix_have_vectors_of_their_own() {
 }
 
 #[test]
+fn statements_beside_recurrences_along_rows_have_lanes_of_their_own() {
+    let o = compiled(
+        "loop p(N = 200) { f64 a[N][N], y[N][N], z[N][N]
+           for i in 0..N {
+             y[i][0] = a[i][0]
+             for j in 1..N y[i][j] = 0.5 * y[i][j-1] + a[i][j]
+             for j in 0..N z[i][j] = y[i][j] + a[i][j] } }",
+    );
+    let shown = o.tiled.print(&o.scop);
+    assert!(shown.contains("i [vector coincident] y_2(i)") && shown.contains("j [vector coincident] z(j)"), "{shown}");
+    assert!(shown.contains("io [parallel coincident tile 8] y_1(i), y_2(i), z(i)"), "{shown}");
+}
+
+#[test]
 fn sums_run_backwards_along_memory() {
     let o = compiled(
         "loop p(N = 60) { f64 y[N]\n temp f64 sum

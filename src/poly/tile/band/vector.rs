@@ -153,6 +153,16 @@ impl Bands<'_> {
         Some(scalar - ((access + arithmetic + chain) * vectors + combined) / extent as f64)
     }
 
+    /// Returns true if no lane of a statement is loaded or stored by itself where the lanes run along a row.
+    pub(super) fn moves_whole_vectors(&self, all: &[&Row], row: &Row, id: StatementId) -> bool {
+        let Some(d) = direction(all, row, id, self.scop.statement(id).iterators.len()) else { return false };
+        let lanes = self.lanes(id);
+        let long = self.points_along(&d, id).is_some_and(|n| n >= lanes);
+        long && references(self.scop, id)
+            .iter()
+            .all(|r| self.by_whole_vectors(r, self.stride(r, &d, row), lanes).is_some())
+    }
+
     /// The least extent of the iterators that take a step along a row.
     fn points_along(&self, d: &[i64], id: StatementId) -> Option<i64> {
         let iterators = &self.scop.statement(id).iterators;
