@@ -9,7 +9,7 @@
 //! loops is a loop of one iteration. Loads of other columns of the rows that a store writes stand before it (`early_loads`). The value moves through
 //! `d` registers: copies at the end of each iteration rotate them, loads before the loop fill them for the first `d`
 //! iterations. A load whose address does not move and that nothing in the loop writes stands before the loop; a store to
-//! an address that does not move and that nothing else in the loop touches stands after it.
+//! an address that does not move and that nothing else in the loop touches stands after it, under the loop's condition where it may not run.
 //!
 //! Invariants: distinct roots are distinct memory (distinct arguments overlap only where both are read); a write that is not
 //! proven to be elsewhere ends the reuse; a load before the loop runs only where the iteration that needs it runs.
@@ -132,9 +132,21 @@ impl Pass<'_> {
         l.body = self.branches(l.body, &facts);
         let accesses = Accesses::of(&l.body, &self.pointers, &self.registers);
         let mut edits = self.edits(&l, &accesses, &facts, &defined, MAX_DISTANCE);
-        let mut out = self.loads_before(&l, &edits, outside);
         self.dead_stores(&l, &accesses, &mut edits, &facts);
-        let after = self.stores_after(&l, &accesses, &mut edits, &facts, &defined);
+        let (mut out, mut after) = self.stores_after(&l, &accesses, &mut edits, &facts, &defined);
+        let guarded = !l.at_least_once && !after.is_empty();
+        if guarded || !edits.first.is_empty() {
+            let mut outside = outside.clone();
+            let mut first = vec![];
+            let start = self.start(&l, &mut first);
+            first.iter().for_each(|node| self.learn(node, &mut outside));
+            out.extend(first);
+            out.extend(self.loads_before(&l, &start, &edits, &outside));
+            let conditions = if guarded { runs(&l, &start, &outside) } else { vec![] };
+            if !conditions.is_empty() {
+                after = vec![Node::If { conditions, body: after }];
+            }
+        }
         let body = edits.apply(std::mem::take(&mut l.body), &mut self.registers);
         l.body = self.early_loads(body, l.var, &facts);
         out.push(Node::Loop(l));
@@ -234,8 +246,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Removes the stores to an address that does not move and that nothing else in the loop reads or writes; returns
-    /// those that take their place after the loop.
+    /// Removes the stores to an address that does not move and that nothing else in the loop reads or writes; returns those that take their
+    /// place after the loop, where it runs, and before them what stands before the loop: zeros of their registers, if it may not run.
     fn stores_after(
         &mut self,
         l: &Loop,
@@ -243,12 +255,12 @@ impl Pass<'_> {
         edits: &mut Edits,
         facts: &Facts,
         defined: &FxHashSet<Var>,
-    ) -> Vec<Node> {
+    ) -> (Vec<Node>, Vec<Node>) {
         let references = &accesses.all;
-        if !l.at_least_once || l.parallel {
-            return vec![];
+        let (mut before, mut after) = (vec![], vec![]);
+        if l.parallel {
+            return (before, after);
         }
-        let mut out = vec![];
         for (w, store) in references.iter().enumerate().filter(|(_, r)| r.store) {
             let Some((value, shape, lanes)) = store.value else { continue };
             let moves = store.bytes.terms.iter().any(|t| t.0 == l.var || defined.contains(&t.0));
@@ -259,22 +271,28 @@ impl Pass<'_> {
                     let gone = edits.removed.contains(&r.at) || edits.copied.contains_key(&r.at);
                     other == w || r.root != store.root || gone || is_apart(store, 0, l.var, r, facts, &self.unknown)
                 });
-            if !moves && !changed && alone {
-                let mut node = l.body[store.at].clone();
-                if edits.is_carried(value) {
-                    // after the loop its register has the value that a next iteration would take
+            if moves || changed || !alone {
+                continue;
+            }
+            let mut node = l.body[store.at].clone();
+            let ty = shape.ty(lanes);
+            match edits.carrying(value, store.at) {
+                Some(carried) if !l.at_least_once => edits::read_instead(&mut node, value, carried),
+                _ if !l.at_least_once || edits.is_carried(value) => {
+                    // after the loop its register has the value that a next iteration would take, or none
                     let copy = self.registers.fresh();
-                    let ty = shape.ty(lanes);
                     edits.after.push((store.at, Node::Inst(Inst::VCopy { dst: copy, src: value, ty })));
                     edits::read_instead(&mut node, value, copy);
-                } else {
-                    edits.rename(&mut node);
+                    if !l.at_least_once {
+                        before.push(Node::Inst(Inst::VConst { dst: copy, ty, bits: 0 }));
+                    }
                 }
-                edits.removed.insert(store.at);
-                out.push(node);
+                _ => edits.rename(&mut node),
             }
+            edits.removed.insert(store.at);
+            after.push(node);
         }
-        out
+        (before, after)
     }
 
     /// Replaces the loads `consumers` (with their distances) by the value of access `g`.
@@ -313,17 +331,9 @@ impl Pass<'_> {
         }
     }
 
-    /// The loads of the values that the first iterations get from before the loop.
-    fn loads_before(&mut self, l: &Loop, edits: &Edits, facts: &Facts) -> Vec<Node> {
+    /// The loads of the values that the first iterations get from before the loop, whose variable is `start` at first.
+    fn loads_before(&mut self, l: &Loop, start: &Affine, edits: &Edits, facts: &Facts) -> Vec<Node> {
         let mut out = vec![];
-        if edits.first.is_empty() {
-            return out;
-        }
-        let start = self.start(l, &mut out);
-        let mut facts = facts.clone();
-        for node in &out {
-            self.learn(node, &mut facts);
-        }
         let mut guarded: Vec<(i64, Vec<Affine>, Vec<Node>)> = vec![];
         for f in &edits.first {
             let iteration = start.clone().offset(f.iteration * l.step);
@@ -336,9 +346,7 @@ impl Pass<'_> {
                     *r = dst.0;
                 }
             });
-            let inside = |b: &crate::expr::Bound| b.affine.add_scaled(&iteration, -b.divisor).offset(-b.divisor);
-            let conditions = l.upper.iter().map(inside).filter(|c| facts.decide(c) != Some(true));
-            let conditions: Vec<Affine> = conditions.collect();
+            let conditions = runs(l, &iteration, facts);
             if l.at_least_once && f.iteration == 0 || conditions.is_empty() {
                 out.push(Node::Inst(load));
                 continue;
@@ -432,6 +440,12 @@ fn kept(
         _ => false,
     });
     consumers
+}
+
+/// The conditions under which the iteration of a loop runs that a value of its variable is, beyond what is known.
+fn runs(l: &Loop, iteration: &Affine, facts: &Facts) -> Vec<Affine> {
+    let inside = |b: &Bound| b.affine.add_scaled(iteration, -b.divisor).offset(-b.divisor);
+    l.upper.iter().map(inside).filter(|c| facts.decide(c) != Some(true)).collect()
 }
 
 fn has_loop(node: &Node) -> bool {

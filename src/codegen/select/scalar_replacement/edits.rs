@@ -67,6 +67,16 @@ impl Edits {
         self.end.iter().any(|m| m.0 == r)
     }
 
+    /// The register that has after the loop what is in `r` behind the node `at`, and something where the loop did not run.
+    pub fn carrying(&self, r: Vreg, at: usize) -> Option<Vreg> {
+        let copies =
+            |to: Vreg, node: &Node| matches!(*node, Node::Inst(Inst::VCopy { dst, src, .. }) if (dst, src) == (to, r));
+        let same = |m: Vreg| {
+            self.resolve(m) == self.resolve(r) || self.after.iter().any(|(place, n)| *place == at && copies(m, n))
+        };
+        self.end.iter().find(|m| same(m.1)).map(|m| m.0)
+    }
+
     /// Reads the registers that took the place of others.
     pub fn rename(&self, node: &mut Node) {
         match node {

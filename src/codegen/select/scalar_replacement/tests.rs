@@ -148,8 +148,10 @@ fn a_target_that_does_not_move_is_written_after_the_loop() {
         )),
         (2, 2)
     );
-    // no iteration, no store
-    assert_eq!(stores("for i in 0..9 { for j in i + 1..6 { C[i] = max(C[i], A[i][j]); } }"), (1, 1));
+    // no iteration, no store: after the loop under its condition
+    assert_eq!(stores("for i in 0..9 { for j in i + 1..6 { C[i] = max(C[i], A[i][j]); } }"), (1, 0));
+    assert_eq!(stores("for i in 0..9 { for j in i + 1..min(6, 2*i) { C[i] = A[i][j]; } }"), (1, 0));
+    assert_eq!(stores("for i in 0..9 { for j in i + 1..6 { C[i] = max(C[0], A[i][j]); } }"), (1, 1));
 }
 
 #[test]
