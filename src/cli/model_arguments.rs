@@ -226,17 +226,23 @@ pub fn parse_dim(text: &str) -> std::result::Result<(String, i64), String> {
     let (name, size) = text.rsplit_once('=').ok_or("expected NAME=N")?;
     match size.parse() {
         Ok(size) if size >= 0 && !name.is_empty() => Ok((name.to_string(), size)),
-        _ => Err("expected NAME=N with a number N from 0 on".into()),
+        _ => Err(wrong_size(name, size)),
     }
 }
 
 fn parse_dims(text: &str) -> std::result::Result<(String, Vec<i64>), String> {
     let (name, sizes) = text.rsplit_once('=').ok_or("expected NAME=N")?;
-    let sizes: Option<Vec<i64>> = sizes.split(',').map(|size| size.parse().ok().filter(|&size| size >= 0)).collect();
-    match sizes {
-        Some(sizes) if !name.is_empty() => Ok((name.to_string(), sizes)),
-        _ => Err("expected NAME=N with a number N from 0 on, or several with commas".into()),
+    let of = |size: &str| size.parse().ok().filter(|&size| size >= 0).ok_or_else(|| wrong_size(name, size));
+    let sizes = sizes.split(',').map(of).collect::<std::result::Result<Vec<i64>, String>>()?;
+    if name.is_empty() { Err(wrong_size(name, "")) } else { Ok((name.to_string(), sizes)) }
+}
+
+/// The message for a size that is none, or has no name.
+fn wrong_size(name: &str, size: &str) -> String {
+    if name.is_empty() {
+        return "expected the name of a size before `=`, as in `N=64`".into();
     }
+    format!("`{size}` is not a size: sizes are whole numbers from 0 to {}, as in `{name}=64`", i64::MAX)
 }
 
 /// Reads one of the values with these names.
@@ -266,7 +272,23 @@ pub fn target(name: Option<&str>) -> Result<Target> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_bytes;
+    use super::{parse_bytes, parse_dim, parse_dims};
+
+    #[test]
+    fn sizes_are_named_where_they_are_wrong() {
+        assert_eq!(parse_dims("N=64,128"), Ok(("N".into(), vec![64, 128])));
+        for (text, wrong) in
+            [("N=-1", "-1"), ("a=b=x", "x"), ("N=64,", ""), ("N=99999999999999999999", "99999999999999999999")]
+        {
+            let message = parse_dims(text).unwrap_err();
+            assert!(
+                message.starts_with(&format!("`{wrong}` is not a size: sizes are whole numbers from 0 to ")),
+                "{message}"
+            );
+            assert!(parse_dim(text).is_err(), "{text}");
+        }
+        assert!(parse_dims("=64").unwrap_err().contains("the name of a size"));
+    }
 
     #[test]
     fn bytes_have_units() {
