@@ -45,8 +45,8 @@ mod row;
 use crate::expr::{Access, BufferId, Index};
 use crate::expr::{Affine, Var};
 use crate::poly::analysis::dependence::{Dependence, Dependences};
-use crate::poly::analysis::legality;
 use crate::poly::analysis::legality::Unsatisfied;
+use crate::poly::analysis::{flags, legality};
 use crate::poly::ilp::integer_program::{Effort, Solutions};
 use crate::poly::ilp::report::SchedulingReport;
 use crate::poly::ilp::scheduler::{LiveDependences, Scheduler};
@@ -131,7 +131,7 @@ fn run<'a>(
     let scheduled = scheduler
         .group(&scop.ids().collect::<Vec<_>>(), live)
         .map(|root| Schedule { root })
-        .and_then(|s| if scheduler.kept.is_empty() { Ok(s) } else { legality::flag(scop, dependences, &s) })
+        .and_then(|s| if scheduler.kept.is_empty() { Ok(s) } else { flags::flag(scop, dependences, &s) })
         .and_then(|s| legality::check(scop, dependences, &s).map(|()| s));
     let mut report = scheduler.report;
     let schedule = match scheduled {
@@ -142,7 +142,7 @@ fn run<'a>(
         Err(defect @ Error::Internal(_)) if cfg!(debug_assertions) => return Err(defect),
         Err(e) => {
             report.fallback = Some(format!("original order kept: {e}"));
-            legality::flag(scop, dependences, &scop.order).unwrap_or_else(|_| scop.order.clone())
+            flags::flag(scop, dependences, &scop.order).unwrap_or_else(|_| scop.order.clone())
         }
     };
     schedule.for_each_band(&mut |band| report.rows += band.rows.len());

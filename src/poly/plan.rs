@@ -23,7 +23,7 @@ use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
 use crate::codegen::select::prepare::lay_out_locals;
 use crate::codegen::select::wrapping::as_signed;
 use crate::poly::analysis::dependence::Dependences;
-use crate::poly::analysis::legality;
+use crate::poly::analysis::{flags, legality};
 use crate::poly::cost::{self, Cost};
 use crate::poly::plan::order::Order;
 use crate::poly::schedule::{RowKind, Schedule};
@@ -185,7 +185,7 @@ pub fn without_first(
 ) -> Result<()> {
     let illegal = candidates.remove(0).tiled.schedule;
     candidates.retain(|c| c.tiled.schedule != illegal);
-    let proofs = Proofs { scop, dependences, known: RefCell::default() };
+    let proofs = Proofs { scop, dependences, known: RefCell::default(), answers: Answers::default() };
     let proven = |c: &Candidate| proofs.is_legal(&c.tiled.schedule);
     let mut first = first_legal(candidates, Candidate::is_for_one_thread, proven)?;
     if first.is_none() {
@@ -230,7 +230,7 @@ fn choose(scop: &Scop, dependences: &Dependences, candidates: &mut Vec<Candidate
         _ => 0.0,
     };
     let rank = |c: &Candidate| rank(c, share);
-    let proofs = Proofs { scop, dependences, known: RefCell::default() };
+    let proofs = Proofs { scop, dependences, known: RefCell::default(), answers: Answers::default() };
     let proven = |c: &Candidate| proofs.is_legal(&c.tiled.schedule);
     let best = loop {
         refine(candidates, target, rank)?;
@@ -306,6 +306,7 @@ struct Proofs<'a> {
     scop: &'a Scop,
     dependences: &'a Dependences,
     known: RefCell<Vec<(Schedule, bool)>>,
+    answers: Answers,
 }
 
 impl Proofs<'_> {
@@ -317,7 +318,8 @@ impl Proofs<'_> {
         if let Some((_, legal)) = self.known.borrow().iter().find(|(known, _)| known == schedule) {
             return Ok(*legal);
         }
-        let legal = unless_refused(legality::check(self.scop, self.dependences, schedule))?.is_some();
+        let proof = legality::check_with(self.scop, self.dependences, schedule, &self.answers);
+        let legal = unless_refused(proof)?.is_some();
         self.known.borrow_mut().push((schedule.clone(), legal));
         Ok(legal)
     }
@@ -429,9 +431,10 @@ fn candidates(
     if let Some(tiled) = unless_refused(apart)?.flatten() {
         add(Order::Apart, Style::default(), tiled)?;
     }
-    let original = unless_refused(legality::flag(scop, dependences, &scop.order))?;
+    let original = unless_refused(flags::flag(scop, dependences, &scop.order))?;
     let contiguous = unless_refused(ilp::schedule_contiguous(scop, dependences, schedule))?.flatten();
-    let fused = unless_refused(fused::fused(scop, dependences, schedule))?.unwrap_or_default();
+    let proofs = Answers::default();
+    let fused = unless_refused(fused::fused(scop, dependences, schedule, &proofs))?.unwrap_or_default();
     let orders = [
         Some((Order::Ilp, schedule)),
         original.as_ref().map(|o| (Order::Original, o)),

@@ -9,8 +9,9 @@
 
 use crate::expr::Affine;
 use crate::poly::analysis::dependence::{Dependence, Dependences, Kind};
-use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule, child_of};
+use crate::poly::schedule::{Node, Row, RowKind, Schedule, child_of};
 use crate::poly::scop::Scop;
+use crate::poly::sets::answers::Answers;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Form, Polyhedron, Reduced, difference, minus, plus};
 use crate::poly::statement::{Iterator, Statement, StatementId};
@@ -21,10 +22,41 @@ use std::rc::Rc;
 
 /// Refuses `schedule` when it is malformed or breaks a dependence; the message names two instances.
 pub fn check(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Result<()> {
+    check_those(scop, dependences, schedule, &Answers::default(), |_| true)
+}
+
+/// [`check`], with answers that proofs of other schedules share.
+pub fn check_with(scop: &Scop, dependences: &Dependences, schedule: &Schedule, answers: &Answers) -> Result<()> {
+    check_those(scop, dependences, schedule, answers, |_| true)
+}
+
+/// [`check`] of a schedule that was legal while the statements of one part of the pair ran before those of the other: of the dependences,
+/// those between the parts.
+pub fn check_between(
+    scop: &Scop,
+    dependences: &Dependences,
+    schedule: &Schedule,
+    pair: &[Vec<StatementId>; 2],
+    answers: &Answers,
+) -> Result<()> {
+    let side = |id: StatementId| pair.iter().position(|part| part.contains(&id));
+    check_those(scop, dependences, schedule, answers, |d| {
+        side(d.source).zip(side(d.sink)).is_some_and(|(source, sink)| source != sink)
+    })
+}
+
+/// [`check`] of the dependences that `concerns` names.
+fn check_those(
+    scop: &Scop,
+    dependences: &Dependences,
+    schedule: &Schedule,
+    answers: &Answers,
+    concerns: impl Fn(&Dependence) -> bool,
+) -> Result<()> {
     schedule.verify(scop)?;
     crate::poly::verify::check(scop, schedule)?;
-    let isl = Isl::default();
-    for dependence in &dependences.list {
+    let isl = Isl::with_answers(answers);
+    for dependence in dependences.list.iter().filter(|d| concerns(d)) {
         let walk = Walk { scop, isl: &isl, dependence };
         walk.node(&schedule.root, Unsatisfied::new(dependence)).map_err(|e| match e {
             Error::Limit(_) => {
@@ -75,55 +107,6 @@ fn check_private(
         }
     }
     Ok(())
-}
-
-/// Returns the tree with exact flags, statements sorted in rows and filters: a row is coincident when no dependence
-/// that is left at its band has a distance in φ, a band permutable when none has a negative one.
-pub fn flag(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Result<Schedule> {
-    let live = dependences.list.iter().map(|d| (d, Unsatisfied::new(d))).collect();
-    Ok(Schedule { root: flag_node(scop, &Isl::default(), &schedule.root, live)? })
-}
-
-fn flag_node(scop: &Scop, isl: &Isl, node: &Node, live: Vec<(&Dependence, Unsatisfied)>) -> Result<Node> {
-    Ok(match node {
-        Node::Leaf => Node::Leaf,
-        Node::Sequence(children) => {
-            let inside = |ids: &[StatementId]| {
-                let both = |d: &Dependence| ids.contains(&d.source) && ids.contains(&d.sink);
-                live.iter().filter(|(d, _)| both(d)).cloned().collect()
-            };
-            let flagged = |(ids, child): &(Vec<StatementId>, Node)| {
-                let mut sorted = ids.clone();
-                sorted.sort();
-                Ok((sorted, flag_node(scop, isl, child, inside(ids))?))
-            };
-            Node::Sequence(children.iter().map(flagged).collect::<Result<_>>()?)
-        }
-        Node::Band(band, child) => {
-            let mut flagged = Band { rows: vec![], permutable: true };
-            let mut unsatisfied = live.clone();
-            for row in &band.rows {
-                let point = Row { tile: 1, kind: RowKind::Serial, ..row.clone() };
-                let mut coincident = true;
-                for (d, l) in &live {
-                    coincident = coincident && l.coincides(scop, d, &point, isl)?;
-                    flagged.permutable =
-                        flagged.permutable && (d.reduction || coincident || l.respects(scop, d, &point, isl)?);
-                }
-                let mut phi = row.phi.clone();
-                phi.sort();
-                flagged.rows.push(Row { phi, coincident, ..row.clone() });
-                unsatisfied = unsatisfied.into_iter().filter_map(|(d, l)| Some((d, l.after(scop, d, row)?))).collect();
-            }
-            let mut left = vec![];
-            for (d, l) in unsatisfied {
-                if !l.is_empty(isl)? {
-                    left.push((d, l));
-                }
-            }
-            Node::Band(flagged, Box::new(flag_node(scop, isl, child, left)?))
-        }
-    })
 }
 
 /// The instances of a dependence that no outer row or sequence has ordered yet; copies share them.
@@ -373,6 +356,7 @@ mod tests {
     use crate::expr::{Affine, Var};
     use crate::poly::analysis::dependence;
     use crate::poly::normalize::build;
+    use crate::poly::schedule::Band;
     use crate::poly::{ilp, samples};
 
     fn verdict(scop: &Scop, schedule: &Schedule) -> String {
@@ -459,40 +443,6 @@ mod tests {
             "schedule refused: iteration m=0,n=0 of C would run before m=0,n=0,k=0 of C_update, which writes C_acc(0,0) that \
              it reads, in loop mo"
         );
-    }
-
-    /// `A[i][j] = A[i - 1][j] + A[i][j - 1]` has the distances (1, 0) and (0, 1); with `j + 1` the first is (1, -1).
-    #[test]
-    fn a_band_is_permutable_unless_a_dependence_goes_back_in_a_row() {
-        for (column, permutable) in [("j", true), ("j + 1", false)] {
-            let text = format!(
-                "scop stencil {{ A: f32[8][8] inout;
-                   S(i < 8, j < 8) if i - 1 >= 0 && j - 1 >= 0 && -j + 6 >= 0: A[i][j] = (A[i - 1][{column}] + A[i][j - 1]);
-                   order band i [serial] S(i) j [serial] S(j) leaf }}"
-            );
-            let scop = crate::poly::parse::scop(&text).unwrap();
-            let flagged = flag(&scop, &dependence::analyze(&scop).unwrap(), &scop.order).unwrap();
-            let Node::Band(band, _) = &flagged.root else { panic!("a band") };
-            assert_eq!(band.permutable, permutable, "{column}");
-            assert!(band.rows.iter().all(|r| !r.coincident), "{column}");
-        }
-    }
-
-    /// In a band of its own the row `j` has the distance (1, 1) behind it; in one band both rows carry it.
-    #[test]
-    fn a_band_inside_carries_what_the_one_around_it_leaves() {
-        for (between, coincident) in [("band", true), ("", false)] {
-            let text = format!(
-                "scop diagonal {{ A: f32[8][8] inout;
-                   S(i < 8, j < 8) if i - 1 >= 0 && j - 1 >= 0: A[i][j] = A[i - 1][j - 1];
-                   order band i [serial] S(i) {between} j [serial] S(j) leaf }}"
-            );
-            let scop = crate::poly::parse::scop(&text).unwrap();
-            let flagged = flag(&scop, &dependence::analyze(&scop).unwrap(), &scop.order).unwrap();
-            let mut last = None;
-            flagged.for_each_band(&mut |band| last = band.rows.last().map(|r| r.coincident));
-            assert_eq!(last, Some(coincident), "{text}");
-        }
     }
 
     /// Waves run in the order of the sum of both rows: distance (1, -2) goes back, (1, -1) runs in parallel, (2, -1) is legal.

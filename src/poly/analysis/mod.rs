@@ -1,4 +1,4 @@
-//! Facts of a Scop: dependences, legality of schedules, strides, widths of lanes, counts of operations, subscripts that are not affine,
+//! Facts of a Scop: dependences, legality of schedules, flags of loops, strides, widths of lanes, counts of operations, subscripts that are not affine,
 //! reads that see no write.
 
 pub mod access;
@@ -8,6 +8,7 @@ pub mod conversion;
 pub mod dependence;
 pub mod dynamic_loops;
 pub mod element_function;
+pub mod flags;
 pub mod index_range;
 pub mod lanes;
 pub mod legality;

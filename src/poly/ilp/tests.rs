@@ -265,7 +265,7 @@ fn what_takes_more_effort_keeps_its_order_and_says_so() {
     let why = "limit exceeded: the integer programs took more than 1000 entries of linear relaxations";
     assert_eq!(report.fallback, Some(format!("original order of s_1, s_2, s_3 kept: {why}")));
     assert_eq!(report.entries, 1000);
-    assert_eq!(found, legality::flag(&scop, &d, &scop.order).unwrap());
+    assert_eq!(found, flags::flag(&scop, &d, &scop.order).unwrap());
 }
 
 #[test]

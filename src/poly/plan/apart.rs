@@ -13,7 +13,7 @@ use crate::expr::interval::ceil_div;
 use crate::expr::{Affine, Var};
 use crate::poly::analysis::access::{Along, Reference, references};
 use crate::poly::analysis::dependence::Dependences;
-use crate::poly::analysis::legality;
+use crate::poly::analysis::flags;
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
@@ -62,7 +62,7 @@ pub(super) fn apart(
         parts = parts.into_iter().flat_map(|(ids, node)| distributed(ids, node, product.id)).collect();
     }
     let root = Node::Sequence(parts.into_iter().map(|(ids, node)| (ids, points(node))).collect()).flattened();
-    let flagged = legality::flag(scop, dependences, &Schedule { root })?;
+    let flagged = flags::flag(scop, dependences, &Schedule { root })?;
     let mut tiled = tile_in(scop, Some(dependences), &flagged, target, Constants::Memory, style)?;
     let Node::Sequence(phases) = &mut tiled.schedule.root else {
         return Ok(match &products[..] {

@@ -2,7 +2,7 @@
 
 use crate::codegen::Target;
 use crate::poly::analysis::dependence::{self, Dependences};
-use crate::poly::analysis::{legality, operation_count};
+use crate::poly::analysis::{flags, legality, operation_count};
 use crate::poly::lower::{self, Kernel};
 use crate::poly::packing::Packing;
 use crate::poly::schedule::Schedule;
@@ -68,7 +68,7 @@ impl Proven {
     /// Proves the order of `state`, whose dependences these are, and makes its flags exact.
     pub(super) fn new(state: Transformed, dependences: &Dependences) -> Result<Proven> {
         legality::check(&state.scop, dependences, &state.schedule)?;
-        let schedule = legality::flag(&state.scop, dependences, &state.schedule)?;
+        let schedule = flags::flag(&state.scop, dependences, &state.schedule)?;
         Ok(Proven { state: Transformed { schedule, ..state }, loops: None })
     }
 
