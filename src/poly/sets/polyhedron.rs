@@ -312,17 +312,15 @@ impl Reduced {
 
     /// Narrows the ranges by the constraints on several variables.
     fn propagate(&mut self) {
+        let negated = self.equalities.iter().map(|e| minus(0, e)).collect::<Vec<_>>();
         for _ in 0..8 {
             let mut changed = false;
-            let negated = self.equalities.iter().map(|e| minus(0, e)).collect::<Vec<_>>();
             for e in self.inequalities.iter().chain(&self.equalities).chain(&negated) {
                 for v in 0..self.free {
                     if e[v] == 0 {
                         continue;
                     }
-                    let mut rest = e.clone();
-                    rest[v] = 0;
-                    let Some(most) = range_of(&rest, &self.ranges).1 else { continue };
+                    let Some(most) = most_without(e, v, &self.ranges) else { continue };
                     // e[v]·v ≥ −most
                     let range = &mut self.ranges[v];
                     if e[v] > 0 {
@@ -393,6 +391,14 @@ impl Reduced {
     pub fn range(&self, form: &[i64]) -> Range {
         range_of(form, &self.ranges)
     }
+}
+
+/// The greatest value of a form less its term of the variable `v`; `None` where it has none.
+fn most_without(form: &[i64], v: usize, ranges: &[Range]) -> Option<i64> {
+    let mut others = form.iter().zip(ranges).enumerate().filter(|&(u, (&c, _))| u != v && c != 0);
+    others.try_fold(form[form.len() - 1], |most, (_, (&c, &(low, high)))| {
+        Some(most + c * if c > 0 { high } else { low }?)
+    })
 }
 
 fn range_of(form: &[i64], ranges: &[Range]) -> Range {
