@@ -56,8 +56,8 @@ use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::orthogonal_complement;
 use crate::poly::statement::{Role, StatementId};
 use crate::runtime::{Error, Result};
-use component::{components, order, within};
-use row::{Attempt, PARALLEL, SERIAL};
+use component::{Clusters, components, order, within};
+use row::{Attempt, Found, PARALLEL, SERIAL};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
@@ -360,10 +360,25 @@ impl<'a> Scheduler<'a> {
             }
         }
         live = unsatisfied;
-        let mut clusters = components(group, &live);
-        if clusters.len() == 1 {
+        let separate = components(group, &live);
+        if separate.len() == 1 {
             return self.group(group, live);
         }
+        let clusters = self.join_clusters(separate, &live)?.ok_or_else(|| self.stuck(group))?;
+        let mut children = vec![];
+        for cluster in clusters {
+            let node = self.group(&cluster, within(&cluster, &live))?;
+            children.push((cluster, node));
+        }
+        Ok(Node::Sequence(children))
+    }
+
+    /// The clusters in an order of execution, those joined that share a parallel row which pays, greedily along the dependences that move most bytes.
+    fn join_clusters(
+        &mut self,
+        separate: Vec<Vec<StatementId>>,
+        live: &LiveDependences<'a>,
+    ) -> Result<Option<Vec<Vec<StatementId>>>> {
         let mut edges: BTreeMap<(StatementId, StatementId), i64> = BTreeMap::new();
         for (d, _) in live.iter().filter(|(d, _)| d.source != d.sink) {
             let bytes: &mut i64 = edges.entry((d.source, d.sink)).or_default();
@@ -371,33 +386,22 @@ impl<'a> Scheduler<'a> {
         }
         let mut edges: Vec<_> = edges.into_iter().collect();
         edges.sort_by_key(|&(pair, bytes)| (-bytes, pair));
-        for ((s, t), _) in edges {
-            let find = |id: StatementId| clusters.iter().position(|c| c.contains(&id)).expect("covered");
-            let (a, b) = (find(s), find(t));
-            let mut union = [clusters[a].clone(), clusters[b].clone()].concat();
-            if a == b || union.iter().any(|&id| self.is_complete(id)) {
+        let pairs = || edges.iter().map(|(pair, _)| *pair);
+        let mut clusters = Clusters::new(separate);
+        for (s, t) in pairs() {
+            let Some(pair) = clusters.of(s, t) else { continue };
+            let union = clusters.union(pair);
+            if union.iter().any(|&id| self.is_complete(id)) || order(&clusters.with(pair), pairs()).is_none() {
                 continue;
             }
-            union.sort();
-            let mut next: Vec<_> =
-                (0..clusters.len()).filter(|&c| c != a && c != b).map(|c| clusters[c].clone()).collect();
-            next.push(union.clone());
-            if order(&next, &live).is_some() {
-                let inside = within(&union, &live);
-                if let Some(row) = self.row(&union, &inside, PARALLEL)?
-                    && self.pays(&row, &inside)?
-                {
-                    clusters = next;
-                }
+            let inside = within(&union, live);
+            match self.find_row(&union, &inside, PARALLEL)? {
+                Found::Row(row) if self.pays(&row, &inside)? => clusters.join(pair),
+                Found::Contradiction => clusters.keep_apart(pair),
+                Found::Row(_) | Found::Nothing => {}
             }
         }
-        clusters = order(&clusters, &live).ok_or_else(|| self.stuck(group))?;
-        let mut children = vec![];
-        for cluster in clusters {
-            let node = self.group(&cluster, within(&cluster, &live))?;
-            children.push((cluster, node));
-        }
-        Ok(Node::Sequence(children))
+        Ok(order(&clusters.into_members(), pairs()))
     }
 }
 

@@ -18,11 +18,32 @@ const PART: usize = 8;
 /// The integer programs that were solved, each with its solution and the effort that it took: a group of statements asks for the same rows as
 /// tiles, as points and where it is joined.
 #[derive(Default)]
-pub struct Solutions(FxHashMap<IntegerProgram, (Option<Vec<i64>>, usize)>);
+pub struct Solutions(FxHashMap<IntegerProgram, (Outcome, usize)>);
+
+/// The answer to an integer program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// A solution, every row verified in integers; not the optimum when that takes more effort than allowed.
+    Point(Vec<i64>),
+    /// Rows and bounds contradict each other: no program that has them has a solution, whatever rows follow.
+    Contradiction,
+    /// There is no solution, or none was found.
+    Unknown,
+}
+
+impl Outcome {
+    /// The solution.
+    pub fn point(self) -> Option<Vec<i64>> {
+        match self {
+            Outcome::Point(point) => Some(point),
+            Outcome::Contradiction | Outcome::Unknown => None,
+        }
+    }
+}
 
 impl Solutions {
     /// [`IntegerProgram::solve`]; a program that was solved before spends as much again.
-    pub fn solve(&mut self, program: IntegerProgram, effort: &mut Effort) -> Option<Vec<i64>> {
+    pub fn solve(&mut self, program: IntegerProgram, effort: &mut Effort) -> Outcome {
         if let Some((solution, spent)) = self.0.get(&program)
             && *spent < effort.left
         {
@@ -57,41 +78,62 @@ impl Effort {
 /// `constant + Σ coefficient·unknown`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Linear {
-    pub terms: BTreeMap<usize, i64>,
+    /// Unknowns in their order, with coefficients other than 0.
+    pub terms: Vec<(usize, i64)>,
     pub constant: i64,
 }
 
 impl Linear {
     /// Adds `k·unknown`.
     pub fn add(&mut self, unknown: usize, k: i64) {
-        let c = self.terms.entry(unknown).or_default();
-        *c += k;
-        if *c == 0 {
-            self.terms.remove(&unknown);
+        match self.terms.binary_search_by_key(&unknown, |t| t.0) {
+            Ok(at) => {
+                self.terms[at].1 += k;
+                if self.terms[at].1 == 0 {
+                    self.terms.remove(at);
+                }
+            }
+            Err(at) if k != 0 => self.terms.insert(at, (unknown, k)),
+            Err(_) => {}
         }
     }
 
     /// Adds `k·other`.
     pub fn add_scaled(&mut self, other: &Linear, k: i64) {
         self.constant += k * other.constant;
-        other.terms.iter().for_each(|(&u, &c)| self.add(u, k * c));
+        other.terms.iter().for_each(|&(u, c)| self.add(u, k * c));
     }
 
     fn evaluate(&self, values: &[i64]) -> i64 {
-        self.terms.iter().map(|(&u, &c)| c * values[u]).sum::<i64>() + self.constant
+        self.terms.iter().map(|&(u, c)| c * values[u]).sum::<i64>() + self.constant
     }
 
     /// The strongest of the forms that are nonnegative at the same integers and parallel to this one.
     fn tight(mut self) -> Linear {
-        let g = gcd(&self.terms.values().copied().collect::<Vec<_>>()).max(1);
-        self.terms.values_mut().for_each(|c| *c /= g);
+        let g = self.divisor().max(1);
+        self.terms.iter_mut().for_each(|t| t.1 /= g);
         self.constant = self.constant.div_euclid(g);
         self
     }
 
+    /// The greatest common divisor of the coefficients.
+    fn divisor(&self) -> i64 {
+        gcd(&self.terms.iter().map(|t| t.1).collect::<Vec<_>>())
+    }
+
+    /// Returns true for an equation that elimination takes whatever the others are: one of no, of one or of two equal unknowns.
+    fn is_eliminated(&self) -> bool {
+        match self.terms[..] {
+            [] => self.constant == 0,
+            [_] => true,
+            [(_, c), (_, d)] => c == -d && self.constant == 0,
+            _ => false,
+        }
+    }
+
     /// The least value between bounds; the greatest when they are swapped.
     fn least(&self, low: &[i64], high: &[i64]) -> i64 {
-        self.terms.iter().map(|(&u, &c)| c * if c > 0 { low[u] } else { high[u] }).sum::<i64>() + self.constant
+        self.terms.iter().map(|&(u, c)| c * if c > 0 { low[u] } else { high[u] }).sum::<i64>() + self.constant
     }
 }
 
@@ -124,18 +166,23 @@ impl IntegerProgram {
         self.equal.push(row);
     }
 
+    /// Requires rows that [`IntegerProgram::equal_zero`] has required before: those that elimination leaves count for the effort again.
+    pub fn equal_zero_again(&mut self, rows: &[Linear]) {
+        self.equal.extend(rows.iter().filter(|row| !row.is_eliminated()).cloned());
+    }
+
     /// Adds `k` to the cost of each unknown, times its coefficient.
     pub fn charge(&mut self, linear: &Linear, k: i64) {
-        linear.terms.iter().for_each(|(&u, &c)| self.cost[u] += k * c);
+        linear.terms.iter().for_each(|&(u, c)| self.cost[u] += k * c);
     }
 
     /// Adds `k·max(0, linear)` to the cost, for a form without a constant and `k ≥ 0`. Forms that are multiples of each
     /// other, of any sign, share an unknown: max(0, −x) = max(0, x) − x.
     pub fn charge_positive(&mut self, linear: &Linear, k: i64) {
-        let g = gcd(&linear.terms.values().copied().collect::<Vec<_>>());
-        let Some(sign) = linear.terms.values().next().map(|c| c.signum()) else { return };
+        let g = linear.divisor();
+        let Some(sign) = linear.terms.first().map(|t| t.1.signum()) else { return };
         let mut form = Linear::default();
-        linear.terms.iter().for_each(|(&u, &c)| form.add(u, sign * c / g));
+        linear.terms.iter().for_each(|&(u, c)| form.add(u, sign * c / g));
         let k = k * g;
         if sign < 0 {
             self.charge(&form, -k);
@@ -164,12 +211,16 @@ impl IntegerProgram {
         self.at_least.len() + self.equal.len()
     }
 
-    /// An optimal solution, every row verified in integers; not the optimum when it takes more effort than allowed, and
-    /// `None` when there is none or none was found.
-    pub fn solve(&self, effort: &mut Effort) -> Option<Vec<i64>> {
+    /// An optimal solution if it takes no more effort than allowed.
+    pub fn solve(&self, effort: &mut Effort) -> Outcome {
+        let Some(reduced) = self.eliminate() else { return Outcome::Contradiction };
+        self.solve_reduced(reduced, effort).map_or(Outcome::Unknown, Outcome::Point)
+    }
+
+    /// The program without equal and fixed unknowns; `None` where these leave a row no value.
+    fn eliminate(&self) -> Option<Reduced> {
         let n = self.unknowns();
         let (mut low, mut high) = (self.low.clone(), self.high.clone());
-        // Equal unknowns are represented by the first of them, fixed ones by their value.
         let mut root: Vec<usize> = (0..n).collect();
         let mut equal = self.equal.clone();
         loop {
@@ -177,8 +228,7 @@ impl IntegerProgram {
             let mut remaining = vec![];
             for row in &equal {
                 let row = substitute(row, &root, &low, &high);
-                let terms: Vec<(usize, i64)> = row.terms.iter().map(|(&u, &c)| (u, c)).collect();
-                match terms[..] {
+                match row.terms[..] {
                     [] if row.constant == 0 => changed = true,
                     [] => return None,
                     [(u, c)] => {
@@ -218,14 +268,19 @@ impl IntegerProgram {
         // Of rows that differ in their constants the least says all.
         at_least.sort();
         at_least.dedup_by(|later, first| later.terms == first.terms);
+        Some(Reduced { low, high, root, at_least, equal })
+    }
+
+    fn solve_reduced(&self, reduced: Reduced, effort: &mut Effort) -> Option<Vec<i64>> {
+        let Reduced { low, high, root, at_least, equal } = reduced;
+        let n = self.unknowns();
         let mut cost = vec![0; n];
         (0..n).for_each(|u| cost[root[u]] += self.cost[u]);
-
         let open: Vec<usize> = (0..n).filter(|&u| root[u] == u && low[u] < high[u]).collect();
         let follows: BTreeSet<usize> = self.positive.values().copied().collect();
         let (followers, others): (Vec<usize>, Vec<usize>) = open.iter().partition(|u| follows.contains(u));
         if followers.len() > others.len() {
-            let restricts = |row: &&Linear| row.terms.keys().all(|u| !follows.contains(u));
+            let restricts = |row: &&Linear| row.terms.iter().all(|(u, _)| !follows.contains(u));
             let at_least: Vec<Linear> = at_least.iter().filter(restricts).cloned().collect();
             let rows = Rows { open: &others, follows: &follows, at_least: &at_least, equal: &equal, cost: &vec![0; n] };
             if !effort.spend(rows.entries()) || rows.relax(&low, &high).is_none() {
@@ -244,6 +299,15 @@ impl IntegerProgram {
         });
         solution.map(|(_, value)| value)
     }
+}
+
+/// A program in which equal unknowns are represented by the first of them, its root, and fixed ones by their value.
+struct Reduced {
+    low: Vec<i64>,
+    high: Vec<i64>,
+    root: Vec<usize>,
+    at_least: Vec<Linear>,
+    equal: Vec<Linear>,
 }
 
 /// A relaxation and the bound that one unknown has in addition.
@@ -327,7 +391,7 @@ impl Rows<'_> {
         let rows = self.at_least.iter().map(|r| (r, ComparisonOp::Ge));
         for (row, side) in rows.chain(self.equal.iter().map(|r| (r, ComparisonOp::Eq))) {
             let place = |u: &usize| unknowns[self.open.binary_search(u).expect("open")];
-            let terms = row.terms.iter().map(|(u, &c)| (place(u), c as f64));
+            let terms = row.terms.iter().map(|(u, c)| (place(u), *c as f64));
             problem.add_constraint(terms, side, -row.constant as f64);
         }
         problem.solve().ok()?.into_solution().ok()
@@ -337,7 +401,7 @@ impl Rows<'_> {
 /// The row over the representatives that are not fixed.
 fn substitute(row: &Linear, root: &[usize], low: &[i64], high: &[i64]) -> Linear {
     let mut out = Linear { constant: row.constant, ..Linear::default() };
-    for (&u, &c) in &row.terms {
+    for &(u, c) in &row.terms {
         let r = root[u];
         if low[r] == high[r] {
             out.constant += c * low[r];
@@ -355,7 +419,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     fn row(terms: &[(usize, i64)], constant: i64) -> Linear {
-        Linear { terms: terms.iter().copied().collect(), constant }
+        Linear { terms: terms.to_vec(), constant }
     }
 
     #[test]
@@ -380,7 +444,8 @@ mod tests {
                 .filter(|v| p.at_least.iter().all(|r| r.evaluate(v) >= 0) && p.equal.iter().all(|r| r.evaluate(v) == 0))
                 .map(|v| (0..3).map(|u| p.cost[u] * v[u]).sum::<i64>())
                 .min();
-            let found = p.solve(&mut Effort { left: 1 << 20 }).map(|v| (0..3).map(|u| p.cost[u] * v[u]).sum::<i64>());
+            let found =
+                p.solve(&mut Effort { left: 1 << 20 }).point().map(|v| (0..3).map(|u| p.cost[u] * v[u]).sum::<i64>());
             assert_eq!(found, best, "{p:?}");
             if best.is_some() { feasible += 1 } else { infeasible += 1 }
         }
@@ -402,7 +467,7 @@ mod tests {
                 |v: &[i64]| v[0] - v[1] + forms.iter().zip(k).map(|(f, k)| k * f.evaluate(v).max(0)).sum::<i64>();
             let points = (0..40).map(|n| [n % 8 - 3, n / 8]);
             let best = points.filter(|v| rest.evaluate(v) >= 0).map(|v| cost(&v)).min();
-            let found = p.solve(&mut Effort { left: 1 << 20 }).map(|v| cost(&v));
+            let found = p.solve(&mut Effort { left: 1 << 20 }).point().map(|v| cost(&v));
             assert_eq!(found, best, "{c} {k:?}");
         }
     }
@@ -430,10 +495,10 @@ mod tests {
         p.at_least_zero(row(&[(0, 2), (1, 3), (2, -2)], -1));
         // The first relaxation has no integer solution.
         let mut effort = Effort { left: 3 };
-        assert_eq!(p.solve(&mut effort), None);
+        assert_eq!(p.solve(&mut effort), Outcome::Unknown);
         assert_eq!(effort, Effort { left: 0 });
         let mut effort = Effort { left: 1000 };
-        assert_eq!(p.solve(&mut effort).unwrap().iter().sum::<i64>(), 1);
+        assert_eq!(p.solve(&mut effort).point().unwrap().iter().sum::<i64>(), 1);
         assert!(effort.left > 900 && effort.left < 1000 - 3, "{effort:?}");
     }
 }

@@ -6,7 +6,7 @@
 use crate::expr::{Affine, Var};
 use crate::poly::analysis::dependence::Dependence;
 use crate::poly::analysis::legality::Unsatisfied;
-use crate::poly::ilp::integer_program::{IntegerProgram, Linear};
+use crate::poly::ilp::integer_program::{IntegerProgram, Linear, Outcome};
 use crate::poly::ilp::scheduler::Scheduler;
 use crate::poly::schedule::Row;
 use crate::poly::sets::generators::generators;
@@ -15,7 +15,6 @@ use crate::poly::statement::StatementId;
 use crate::runtime::Result;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
-use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
 /// Largest absolute value of a coefficient of a row. Unmeasured.
@@ -42,6 +41,17 @@ pub(super) const SERIAL: [Attempt; 3] = [
     Attempt { parallel: false, constant: MAX_CONSTANT, negative: true, ..PARALLEL },
 ];
 
+/// A row for a group of statements, or the reason that there is none.
+pub(super) enum Found {
+    Row(Row),
+    /// No row of this form for any group with these statements and dependences: what is asked contradicts itself.
+    Contradiction,
+    Nothing,
+}
+
+/// The distances of each pair of statements: one for all dependences with the same pairs of instances.
+type Distances<'a> = FxHashMap<(StatementId, StatementId), Vec<(&'a Rc<Reduced>, Vec<Linear>)>>;
+
 impl<'a> Scheduler<'a> {
     /// One row for `group`, its coincidence exact, or `None`, as always when no effort is left. The solution is checked by
     /// exact legality.
@@ -51,26 +61,39 @@ impl<'a> Scheduler<'a> {
         live: &[(&'a Dependence, Unsatisfied)],
         attempt: Attempt,
     ) -> Result<Option<Row>> {
+        Ok(match self.find_row(group, live, attempt)? {
+            Found::Row(row) => Some(row),
+            Found::Contradiction | Found::Nothing => None,
+        })
+    }
+
+    /// [`Self::row`], with what there is instead of one.
+    pub(super) fn find_row(
+        &mut self,
+        group: &[StatementId],
+        live: &[(&'a Dependence, Unsatisfied)],
+        attempt: Attempt,
+    ) -> Result<Found> {
         let complements: Vec<Vec<Vec<i64>>> = group.iter().map(|&id| self.complement(id)).collect();
-        let Some(first) = complements.iter().find(|c| !c.is_empty()) else { return Ok(None) };
+        let Some(first) = complements.iter().find(|c| !c.is_empty()) else { return Ok(Found::Nothing) };
         let signs = if attempt.negative { 1u32 << first.len().min(4) } else { 1 };
         for sign in 0..signs {
             if self.effort.left == 0 {
-                return Ok(None);
+                return Ok(Found::Nothing);
             }
             let mut program = IntegerProgram::default();
             let unknowns = self.unknowns(group, attempt, &mut program);
-            // pairs that are the same of several accesses
-            let mut distances: FxHashMap<(StatementId, StatementId, &Reduced), Vec<Linear>> = FxHashMap::default();
+            let mut distances = Distances::default();
             for (d, l) in live.iter().filter(|(d, _)| attempt.parallel || !d.reduction) {
-                match distances.entry((d.source, d.sink, &l.reduced)) {
-                    // equations count for the effort as often as there are pairs
-                    Entry::Occupied(delta) if attempt.parallel => equal_zero(delta.get(), &mut program),
-                    Entry::Occupied(delta) => self.charge(d, l, attempt, delta.get(), &mut program),
-                    Entry::Vacant(new) => {
-                        let delta = new.insert(self.distance(d, l, &unknowns));
-                        self.constrain(l, attempt, delta, &mut program)?;
-                        self.charge(d, l, attempt, delta, &mut program);
+                let of_pair = distances.entry((d.source, d.sink)).or_default();
+                match of_pair.iter().find(|(reduced, _)| **reduced == l.reduced) {
+                    Some((_, delta)) if attempt.parallel => program.equal_zero_again(delta),
+                    Some((_, delta)) => self.charge(d, l, attempt, delta, &mut program),
+                    None => {
+                        let delta = self.distance(d, l, &unknowns);
+                        self.constrain(l, attempt, &delta, &mut program)?;
+                        self.charge(d, l, attempt, &delta, &mut program);
+                        of_pair.push((&l.reduced, delta));
                     }
                 }
             }
@@ -93,7 +116,11 @@ impl<'a> Scheduler<'a> {
             self.report.programs += 1;
             self.report.ilp_variables = self.report.ilp_variables.max(program.unknowns());
             self.report.constraint_rows = self.report.constraint_rows.max(program.rows());
-            let Some(solution) = self.solutions.solve(program, &mut self.effort) else { continue };
+            let solution = match self.solutions.solve(program, &mut self.effort) {
+                Outcome::Point(solution) => solution,
+                Outcome::Contradiction if signs == 1 => return Ok(Found::Contradiction),
+                Outcome::Contradiction | Outcome::Unknown => continue,
+            };
             let phi = group.iter().map(|&id| {
                 let n = self.scop.statement(id).iterators.len();
                 let theta = &solution[unknowns[&id]..][..=n];
@@ -110,10 +137,10 @@ impl<'a> Scheduler<'a> {
             }
             if legal && (row.coincident || !attempt.parallel) {
                 row.name = self.name(&row);
-                return Ok(Some(row));
+                return Ok(Found::Row(row));
             }
         }
-        Ok(None)
+        Ok(Found::Nothing)
     }
 
     /// The name of the innermost iterator in the row, for the deepest statement that has one.

@@ -193,6 +193,23 @@ fn loops(text: &str, sizes: &[(&str, i64)]) -> Scop {
     array_expansion::expand(&index_set_split::split(&lowered.normal().unwrap()).unwrap()).unwrap()
 }
 
+/// Eight statements that write c before eight that read it an iteration later: what fails for one statement of each fails for all.
+#[test]
+fn clusters_that_cannot_share_a_row_are_tried_once() {
+    let (writes, reads) = ("c[i] = 0.5 * c[i] ".repeat(8), "y[i] = y[i] + c[i - 1] ".repeat(8));
+    let scop = loops(
+        &format!(
+            "loop p() {{ inout f32 c[64]  inout f32 y[80][64] for i in 1..64 {{ {writes}{} }} }}",
+            reads.replace("y[i]", "y[0][i]")
+        ),
+        &[],
+    );
+    let d = dependence::analyze(&scop).unwrap();
+    let (schedule, report) = schedule(&scop, &d).unwrap();
+    assert!(matches!(&schedule.root, Node::Sequence(children) if children.len() == 2), "{schedule:?}");
+    assert!(report.programs < 8 * 8, "{report}");
+}
+
 /// Programs that once took minutes: name, number of entries that suffice, text.
 const HARD: &[(&str, usize, &str)] = &[
     (
