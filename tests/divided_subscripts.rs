@@ -181,11 +181,11 @@ fn programs_on_an_emulated_processor() {
     }
 }
 
-/// Bounds of sums, differences and products of minima, maxima and quotients, and with remainders: the iterations that plain loops have.
+/// Bounds of sums, differences and products of minima, maxima, quotients and remainders: the iterations that plain loops have.
 #[test]
 fn bounds_are_what_their_operations_say() {
     type Bounds = fn(i64) -> (i64, i64);
-    let programs: [(&str, i64, Bounds); 14] = [
+    let programs: [(&str, i64, Bounds); 23] = [
         ("0..min(N, i + 3) + 1", 1, |i| (0, 20.min(i + 3) + 1)),
         ("2 * max(i, 5) - 4..N - max(0, i - 9)", 1, |i| (2 * i.max(5) - 4, 20 - 0.max(i - 9))),
         ("0..i / 2", 1, |i| (0, i / 2)),
@@ -200,6 +200,15 @@ fn bounds_are_what_their_operations_say() {
         ("N - 2 * (i % 5)..N", 1, |i| (20 - 2 * (i % 5), 20)),
         ("0..N - i / 2", 1, |i| (0, 20 - i / 2)),
         ("i / 2..i", 3, |i| (i / 2, i)),
+        ("i - i % 4..i", 1, |i| (i - i % 4, i)),
+        ("0..2 * (i / 2)", 1, |i| (0, 2 * (i / 2))),
+        ("4 * (i / 4)..N", 1, |i| (4 * (i / 4), 20)),
+        ("0..i / 2 + i / 3", 1, |i| (0, i / 2 + i / 3)),
+        ("max(i - i % 4, 2)..min((i / 2) / 3 + i % 4, 12)", 1, |i| ((i - i % 4).max(2), 12.min(i / 6 + i % 4))),
+        ("0..8 - (i - 8) % 4", 1, |i| (0, 8 - (i - 8).rem_euclid(4))),
+        ("i % 3..N", -1, |i| (i % 3, 20)),
+        ("0..i / 2", -2, |i| (0, i / 2)),
+        ("1 + i % 2..N - i % 3", -3, |i| (1 + i % 2, 20 - i % 3)),
     ];
     for (bounds, step, of) in programs {
         let text = format!(
@@ -208,8 +217,8 @@ fn bounds_are_what_their_operations_say() {
         );
         let file = language::parse("p.tile", &text).unwrap();
         let refused = file.lower(file.program(None).unwrap(), &Default::default(), None).is_err();
-        // steps begin at a form or at one with a remainder
-        assert_eq!(refused, ["max(i / 2, 4)..N - 1", "i / 2..i"].contains(&bounds), "{text}");
+        // steps begin at one bound
+        assert_eq!(refused, bounds == "max(i / 2, 4)..N - 1", "{text}");
         if refused {
             continue;
         }
@@ -217,7 +226,8 @@ fn bounds_are_what_their_operations_say() {
         let mut y = start.clone();
         for i in 0..20 {
             let (first, end) = of(i);
-            (first..end).step_by(step as usize).for_each(|j| {
+            let steps = (0..end - first).step_by(step.unsigned_abs() as usize);
+            steps.map(|distance| if step > 0 { first + distance } else { end - 1 - distance }).for_each(|j| {
                 let place = (60 * i + j) as usize;
                 y[place] = 2 * y[place] + j as i32;
             });
@@ -232,5 +242,16 @@ fn bounds_are_what_their_operations_say() {
                 assert_eq!(result.unwrap_or_else(|e| panic!("{e}\n{text}"))[0].to_vec::<i32>(), y, "{text}");
             }
         }
+    }
+}
+
+/// The language divides towards zero: a quotient that may be negative bounds no loop.
+#[test]
+fn bounds_of_negative_quotients_are_refused() {
+    for bounds in ["(i - 8) / 2 + i / 3..N", "0..2 * ((i - 9) / 2)", "0..i / (2 - 3)"] {
+        let text = format!("loop p(N = 20) {{ inout i32 y[N]\n for i in 0..N for j in {bounds} y[i] += 1 }}");
+        let file = language::parse("p.tile", &text).unwrap();
+        let error = file.lower(file.program(None).unwrap(), &Default::default(), None).expect_err("refused");
+        assert!(error.to_string().contains("quotients that are not negative"), "{error}");
     }
 }

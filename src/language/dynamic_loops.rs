@@ -7,19 +7,19 @@
 //! the loop must lie in it when the program runs: those of a lower bound not before it, those of an upper one not behind it. Source: J. Zhao, M. Kruse, A. Cohen, *A Polyhedral Compilation Framework for
 //! Loops with Dynamic Data-Dependent Bounds*, CC 2018.
 
+use super::bound_parts::{Parts, around_remainders, within_bounds};
 use super::condition;
 use super::if_conversion::operands;
-use super::remainders::without_remainders;
+use super::remainders::{self, Interval};
 use super::scope::plain;
 use super::source::{Checked, Diagnostic};
-use super::syntax::{Assign, Body, Equation, Program, Range, Statement, assignments};
+use super::syntax::{Body, Program, Range, Statement, assignments};
 use crate::expr::interval::ceil_div;
-use crate::expr::syntax::{Expr as Text, Function, Kind, Name, Operator, Span, Style};
-use crate::expr::{Affine, BinaryOp, BufferId, CompareOp, Expr, Scalar, Var};
+use crate::expr::syntax::{Expr as Text, Function, Kind, Name, Operator, Style};
+use crate::expr::{Affine, BinaryOp, CompareOp, Expr, Scalar, Var};
 use crate::language::environment::Scope;
-use crate::poly::analysis::element_function::type_range;
 use crate::poly::analysis::index_range::{IndexRange, element_range};
-use crate::poly::statement::{ElementRange, Role, TensorDecl};
+use crate::poly::statement::TensorDecl;
 use crate::runtime::DType;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ pub fn convert(program: &Program, sizes: &BTreeMap<String, i64>, known: &[Tensor
     let mut ranges = vec![];
     if let Body::Loop { statements, .. } = &mut out.body {
         let written = assignments(statements).iter().map(|a| a.target.text.clone()).collect();
-        let mut conversion = Conversion { sizes, known, written, indices: vec![], ranges: vec![] };
+        let mut conversion = Conversion { sizes, known, written, indices: vec![], reach: vec![], ranges: vec![] };
         conversion.block(statements)?;
         ranges = conversion.ranges;
     }
@@ -51,31 +51,9 @@ struct Conversion<'a> {
     written: BTreeSet<String>,
     /// Indices of the loops around the statement.
     indices: Vec<String>,
+    /// The least and the greatest value of each.
+    reach: Vec<Interval>,
     ranges: Vec<IndexRange>,
-}
-
-/// The operands of a bound: of `max` in a lower one, of `min` in an upper one.
-#[derive(Default)]
-struct Parts {
-    affine: Vec<Text>,
-    data: Vec<Text>,
-    /// Those with remainders, each of which has a bound of its least or greatest remainder among the affine ones.
-    remainders: Vec<Text>,
-}
-
-impl Parts {
-    /// Those that become conditions.
-    fn conditions(&self) -> Vec<Text> {
-        [&self.data[..], &self.remainders].concat()
-    }
-
-    /// The affine ones as one bound.
-    fn joined(&self, op: BinaryOp) -> Option<Text> {
-        self.affine.iter().cloned().reduce(|a, b| {
-            let span = a.span;
-            Text { kind: Kind::Call(Function::Binary(op), vec![a, b]), span }
-        })
-    }
 }
 
 impl Conversion<'_> {
@@ -96,12 +74,15 @@ impl Conversion<'_> {
                         *range = self.static_range(index, range, lower, upper, body)?;
                         *body = vec![Statement::If { condition, body: std::mem::take(body), otherwise: vec![] }];
                     } else if let Some((condition, bounds)) = around_remainders(index, range, *step, &lower, &upper) {
-                        (*range, *step) = (bounds, 1);
+                        (*range, *step) = (bounds, step.signum());
                         *body = vec![Statement::If { condition, body: std::mem::take(body), otherwise: vec![] }];
                     }
+                    let reach = remainders::reach(&self.scope(), &self.reach, &range.lower, &range.upper)?;
                     self.indices.push(index.text.clone());
+                    self.reach.push(reach.unwrap_or(ANYWHERE));
                     let done = self.block(body);
                     self.indices.pop();
+                    self.reach.pop();
                     done?;
                 }
                 Statement::If { body, otherwise, .. } => {
@@ -129,6 +110,7 @@ impl Conversion<'_> {
                 continue;
             }
             let scope = self.scope();
+            out.count += 1;
             match scope.affine(e)? {
                 None if scope.reads_data(e) => {
                     self.only_read(e)?;
@@ -140,9 +122,14 @@ impl Conversion<'_> {
                     out.data.push(e)
                 }
                 None => {
-                    let least = without_remainders(&scope, e, op == BinaryOp::Min)?;
-                    out.remainders.extend((least != *e).then(|| e.clone()));
-                    out.affine.push(least);
+                    out.divides = true;
+                    match remainders::around(&scope, &self.reach, e, op == BinaryOp::Min)? {
+                        Some(around) => {
+                            out.remainders.push(e.clone());
+                            out.affine.extend(around);
+                        }
+                        None => out.affine.push(e.clone()),
+                    }
                 }
                 Some(_) => out.affine.push(e.clone()),
             }
@@ -466,6 +453,9 @@ struct Elements {
 /// Beyond all extents.
 const FAR: i64 = 1 << 61;
 
+/// The values of an index of which nothing is known.
+const ANYWHERE: Interval = (-FAR, FAR);
+
 fn same_elements(a: Option<IndexRange>, b: Option<IndexRange>) -> bool {
     let of = |range: Option<IndexRange>| range.map(|r| (r.tensor, r.offset, r.stride));
     of(a) == of(b)
@@ -493,97 +483,4 @@ fn elements_of(e: &Text) -> Vec<&Text> {
         }
     });
     out
-}
-
-/// The loop of steps of one over a range that holds one whose bounds have remainders, and the condition of its iterations; `None` where no bound has one, and for
-/// steps from one of several bounds, or from an upper one.
-fn around_remainders(index: &Name, range: &Range, step: i64, lower: &Parts, upper: &Parts) -> Option<(Text, Range)> {
-    let (first, last) = (lower.remainders.first(), upper.remainders.first());
-    let from = first.or(last)?;
-    if step != 1 && (step < 0 || lower.affine.len() > 1) {
-        return None;
-    }
-    let mut condition = within_bounds(index, &lower.remainders, &upper.remainders);
-    if step != 1 {
-        let span = from.span;
-        let at = |kind: Kind| Text { kind, span };
-        let join = |operator, a: Text, b: Text| at(Kind::Binary(operator, Box::new(a), Box::new(b)));
-        let distance = join(Operator::Sub, at(Kind::Name(index.text.clone())), range.lower.clone());
-        let rest = join(Operator::Mod, distance, at(Kind::Integer(step)));
-        let whole = join(Operator::Compare(CompareOp::Eq), rest, at(Kind::Integer(0)));
-        condition = join(Operator::And, condition, whole);
-    }
-    Some((condition, Range { lower: lower.joined(BinaryOp::Max)?, upper: upper.joined(BinaryOp::Min)? }))
-}
-
-/// `index >= lower && index < upper`.
-fn within_bounds(index: &Name, lower: &[Text], upper: &[Text]) -> Text {
-    let compared = |op: CompareOp, limit: &Text| {
-        let span = limit.span;
-        let limit = Text { kind: Kind::Cast(DType::I64, Box::new(limit.clone())), span };
-        let index = Text { kind: Kind::Name(index.text.clone()), span: index.span };
-        Text { kind: Kind::Binary(Operator::Compare(op), Box::new(index), Box::new(limit)), span }
-    };
-    let all = lower.iter().map(|e| compared(CompareOp::Ge, e)).chain(upper.iter().map(|e| compared(CompareOp::Lt, e)));
-    let and = |a: Text, b: Text| {
-        let span = a.span.to(b.span);
-        Text { kind: Kind::Binary(Operator::And, Box::new(a), Box::new(b)), span }
-    };
-    all.reduce(and).unwrap_or(Text { kind: Kind::Bool(true), span: Span::default() })
-}
-
-/// Initial values of the arrays that bound loops, where `given` has none: numbers that grow from the first to the last value of the range, by a
-/// share of it that differs from element to element. A range up to the greatest number of the type says nothing of them.
-pub fn initial(arrays: &[TensorDecl], given: &[Equation]) -> Vec<Equation> {
-    let of = |array: &TensorDecl| {
-        let ([range], [elements]) = (&array.ranges[..], &array.shape[..]) else { return None };
-        let named = given.iter().any(|e| *e.target == *array.name);
-        // a bound with a number added may be negative
-        let lower = range.lower.max(range.upper.min(0));
-        let (rows, count) = ((elements - 1).max(1), range.upper.checked_sub(lower)?);
-        // (1024 · i + 421 · (i mod rows) mod 1024) · count / (1024 · rows)
-        rows.checked_mul(1024)?.checked_mul(count.max(1))?;
-        let open = type_range(array.dtype).is_none_or(|(_, most)| i128::from(range.upper) == most);
-        if named || array.role != Role::Input || (range.offset, range.stride) != (0, 1) || open {
-            return None;
-        }
-        let mut index = "i".to_string();
-        while arrays.iter().any(|a| a.name == index) {
-            index.push('_');
-        }
-        let at = |kind: Kind| Text { kind, span: Span::default() };
-        let number = |n: i64| at(Kind::Integer(n));
-        let join = |operator, a: Text, b: Text| at(Kind::Binary(operator, Box::new(a), Box::new(b)));
-        let i = || at(Kind::Name(index.clone()));
-        let uneven = join(Operator::Mul, join(Operator::Mod, i(), number(rows)), number(421));
-        let uneven = join(Operator::Mod, uneven, number(1024));
-        let steps = join(Operator::Add, join(Operator::Mul, i(), number(1024)), uneven);
-        let share = join(Operator::Div, join(Operator::Mul, steps, number(count)), number(1024 * rows));
-        let value = at(Kind::Cast(array.dtype, Box::new(join(Operator::Add, share, number(lower)))));
-        Some(Equation {
-            target: Name::from(&*array.name),
-            subscripts: vec![i()],
-            assign: Assign::Set,
-            value,
-            conditions: vec![],
-            span: Span::default(),
-        })
-    };
-    arrays.iter().filter_map(of).collect()
-}
-
-/// Adds what must hold of the elements of arrays to their declarations.
-pub fn declare(arrays: &mut [TensorDecl], ranges: &[IndexRange]) {
-    for range in ranges {
-        let BufferId(array) = range.tensor;
-        let new = ElementRange { offset: range.offset, stride: range.stride, lower: range.lower, upper: range.upper };
-        let known = &mut arrays[array as usize].ranges;
-        match known.iter_mut().find(|known| (known.offset, known.stride) == (new.offset, new.stride)) {
-            Some(known) => {
-                known.lower = known.lower.max(new.lower);
-                known.upper = known.upper.min(new.upper);
-            }
-            None => known.push(new),
-        }
-    }
 }

@@ -8,6 +8,7 @@
 use super::condition;
 use super::def;
 use super::dynamic_loops::{self, Converted};
+use super::element_ranges;
 use super::forwarding;
 use super::if_conversion;
 use super::scope::plain;
@@ -84,7 +85,7 @@ fn lower_with(
         return Err(Diagnostic::invalid(program.name.span, format!("`{}` is not a loop program", program.name)));
     };
     let mut arrays = arrays(program, sizes)?;
-    dynamic_loops::declare(&mut arrays, &ranges);
+    element_ranges::declare(&mut arrays, &ranges);
     for (array, (lower, upper)) in bounded {
         // of a tensor of a check the interval is what a run checks
         if let Some(array) = arrays.get_mut(array.0 as usize) {
@@ -98,7 +99,7 @@ fn lower_with(
     let (mut statements, mut spans) = (walk.statements, walk.spans);
     let subscript_checks::Checked { tensors, first_values: (first_values, mut children), ranges } =
         walk.checks.finish(statements.len() as u32);
-    dynamic_loops::declare(&mut arrays, &ranges);
+    element_ranges::declare(&mut arrays, &ranges);
     spans.extend(first_values.iter().map(|_| program.name.span));
     statements.extend(first_values);
     children.extend(order);
@@ -322,11 +323,6 @@ impl Walk<'_> {
                 let (lo, hi) = nest.bounds(start);
                 let span = if step > 0 { most - lo } else { hi - least };
                 (start.add_scaled(&iterator, step), span.div_euclid(step.abs()))
-            }
-            (_, [_]) => {
-                let bound = if step > 0 { &range.lower } else { &range.upper };
-                let message = format!("a step of {step} from a quotient");
-                return Err(Diagnostic::unsupported(bound.span, message));
             }
             _ => {
                 let bound = if step > 0 { &range.lower } else { &range.upper };

@@ -2,7 +2,7 @@
 
 use crate::language::source::Diagnostic;
 use crate::language::syntax::{Body, File, Program};
-use crate::language::{def, dynamic_loops, loops};
+use crate::language::{def, element_ranges, loops};
 use crate::poly::analysis::index_range;
 use crate::poly::analysis::index_range::IndexRange;
 use crate::poly::normalize::reassociate::reassociate;
@@ -82,7 +82,7 @@ impl File {
             };
             let mut lowered = LoweredProgram { name: program.name.text.clone(), sizes, computation, initial: None };
             let initial =
-                [program.initial.clone(), dynamic_loops::initial(lowered.arrays(), &program.initial)].concat();
+                [program.initial.clone(), element_ranges::initial(lowered.arrays(), &program.initial)].concat();
             if !initial.is_empty() {
                 for e in &program.initial {
                     if let Some(a) = lowered.arrays().iter().find(|a| a.name == *e.target)

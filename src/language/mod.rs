@@ -6,11 +6,13 @@
 //!
 #![doc = include_str!("grammar.md")]
 
+pub mod bound_parts;
 pub mod builder;
 pub mod c;
 pub mod condition;
 pub mod def;
 pub mod dynamic_loops;
+pub mod element_ranges;
 pub mod environment;
 pub mod file;
 pub mod forwarding;

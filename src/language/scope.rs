@@ -50,6 +50,11 @@ impl<'a> Scope<'a> {
 }
 
 impl Scope<'_> {
+    /// The name of an index.
+    pub fn name(&self, v: Var) -> &str {
+        &self.indices[v.0 as usize]
+    }
+
     pub fn index(&self, name: &str) -> Option<Var> {
         self.indices.iter().position(|i| i == name).map(|i| Var(i as u32))
     }
@@ -416,7 +421,7 @@ impl Scope<'_> {
 }
 
 /// `a + k·b`, `None` when a number leaves 64 bits.
-fn combine(a: &Affine, b: &Affine, k: i64) -> Option<Affine> {
+pub fn combine(a: &Affine, b: &Affine, k: i64) -> Option<Affine> {
     let scaled = |x: i64| x.checked_mul(k);
     let mut out = Affine::constant(a.constant.checked_add(scaled(b.constant)?)?);
     for &(v, _) in a.terms.iter().chain(&b.terms) {
