@@ -294,10 +294,23 @@ fn conditions_and_offsets_count_for_the_bound_that_has_them() {
     assert_eq!(run("for k in row[i]..row[i + 1] if row[i] + 1 <= k w[k] += w[k - 1]", row).unwrap(), scanned);
     assert_eq!(run("for k in row[i] + 1..row[i + 1] w[k] += w[k - 1]", row).unwrap(), scanned);
     // so do those of a selection
-    for chosen in ["k > row[i], w[k - 1], 0", "w[k] > 0 && k >= row[i] + 1, w[k - 1], 0"] {
+    for chosen in [
+        "k > row[i], w[k - 1], 0",
+        "w[k] > 0 && k >= row[i] + 1, w[k - 1], 0",
+        "!(k <= row[i]), w[k - 1], 0",
+        "k != row[i], w[k - 1], 0",
+        // of which the other branch is chosen where there is no limit
+        "k <= row[i], 0, w[k - 1]",
+        "row[i] + 1 > k, 0, w[k - 1]",
+        "k == row[i], 0, w[k - 1]",
+        "!(k > row[i]), 0, w[k - 1]",
+        "w[k] < 0 || k <= row[i], 0, w[k - 1]",
+    ] {
         let summed = format!("for k in row[i]..row[i + 1] w[k] += select({chosen})");
         assert_eq!(run(&summed, row).unwrap(), scanned, "{chosen}");
     }
+    let otherwise = "for k in row[i]..row[i + 1] if k <= row[i] w[k] += 0 else w[k] += w[k - 1]";
+    assert_eq!(run(otherwise, row).unwrap(), scanned);
     // and operands to their right
     for body in ["w[k] += select(k > row[i] && w[k - 1] > 0, 1, 0)", "if k > row[i] && w[k - 1] > 0 w[k] += 1"] {
         let counted = run(&format!("for k in row[i]..row[i + 1] {body}"), row).unwrap();
@@ -309,6 +322,12 @@ fn conditions_and_offsets_count_for_the_bound_that_has_them() {
     assert_eq!(run("for k in max(row[i], 1)..row[i + 1] w[k] += w[k - 1]", row).unwrap(), all);
     let shifted = run("for k in row[i]..row[i + 1] if k < row[i + 1] - 1 w[k] += w[k + 1]", row).unwrap();
     assert_eq!(shifted, [2.0, 1.0, 2.0, 2.0, 2.0, 1.0]);
+    for chosen in
+        ["k + 1 == row[i + 1], 0, w[k + 1]", "k != row[i + 1] - 1, w[k + 1], 0", "k + 1 >= row[i + 1], 0, w[k + 1]"]
+    {
+        let summed = format!("for k in row[i]..row[i + 1] w[k] += select({chosen})");
+        assert_eq!(run(&summed, row).unwrap(), shifted, "{chosen}");
+    }
     // other elements lead out of the array
     for (loops, row) in [
         ("for k in row[i]..row[i + 1] if k > row[i] w[k] += w[k - 1]", [-1, 2, 2, 6]),
@@ -318,6 +337,11 @@ fn conditions_and_offsets_count_for_the_bound_that_has_them() {
         ("for k in row[i]..row[i + 1] if k > 0 w[k] += w[k - 1]", [0, 2, 2, 7]),
         ("for k in row[i]..row[i + 1] w[k] += select(k > row[i], w[k - 1], 0)", [-1, 2, 2, 6]),
         ("for k in row[i]..row[i + 1] w[k] += select(k > row[i], 0, w[k - 1])", row),
+        ("for k in row[i]..row[i + 1] w[k] += select(k <= row[i], 0, w[k - 1])", [-1, 2, 2, 6]),
+        ("for k in row[i]..row[i + 1] w[k] += select(k == row[i], 0, w[k - 1])", [-1, 2, 2, 6]),
+        ("for k in row[i]..row[i + 1] w[k] += select(k == row[i], w[k - 1], 0)", row),
+        ("for k in row[i]..row[i + 1] w[k] += select(k != row[i + 1], w[k - 1], 0)", row),
+        ("for k in row[i]..row[i + 1] w[k] += select(k <= row[i] && w[k] > 2, 0, w[k - 1])", row),
     ] {
         let message = run(loops, row).unwrap_err().to_string();
         assert!(message.contains("of tensor `row` lies outside of"), "{loops}: {message}");

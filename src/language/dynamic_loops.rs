@@ -9,7 +9,6 @@
 
 use super::bound_parts::{Parts, around_remainders, within_bounds};
 use super::condition;
-use super::if_conversion::operands;
 use super::remainders::{self, Interval};
 use super::scope::plain;
 use super::source::{Checked, Diagnostic};
@@ -70,7 +69,7 @@ impl Conversion<'_> {
                             return Err(Diagnostic::unsupported(range.lower.span, message));
                         }
                         let condition = within_bounds(index, &lower.conditions(), &upper.conditions());
-                        self.guard(index, &[&lower.data[..], &upper.data[..]].concat(), body)?;
+                        self.guard(index, [&lower.data, &upper.data], body)?;
                         *range = self.static_range(index, range, lower, upper, body)?;
                         *body = vec![Statement::If { condition, body: std::mem::take(body), otherwise: vec![] }];
                     } else if let Some((condition, bounds)) = around_remainders(index, range, *step, &lower, &upper) {
@@ -264,20 +263,21 @@ impl Conversion<'_> {
 
     /// Adds affine conditions to those, of statements and of selections, that compare an index with elements that bound its loop, as `k > p[i]` in a loop from `p[i]`: the values of the index that
     /// keep it inside below them. Elements with which others would count are refused by the run.
-    fn guard(&mut self, index: &Name, bounds: &[Text], body: &mut [Statement]) -> Checked<()> {
+    fn guard(&mut self, index: &Name, bounds: Bounds, body: &mut [Statement]) -> Checked<()> {
         for s in body {
             match s {
                 Statement::For { body, .. } => self.guard(index, bounds, body)?,
                 Statement::If { condition, body, otherwise } => {
                     self.guard(index, bounds, body)?;
                     self.guard(index, bounds, otherwise)?;
-                    let inside = self.inside_of(index, |indices, out| {
-                        self.collect(body, indices, &[], out);
-                        self.reads(condition, indices, &[], out);
-                    })?;
-                    if let Some(inside) = inside {
-                        *condition = self.guarded(index, bounds, condition, &inside);
-                    }
+                    let inside = |block: &[Statement]| {
+                        self.inside_of(index, |indices, out| {
+                            self.collect(block, indices, &[], out);
+                            self.reads(condition, indices, &[], out);
+                        })
+                    };
+                    let branches = [inside(body)?, inside(otherwise)?];
+                    *condition = self.guarded(index, bounds, condition, branches);
                 }
                 Statement::Assign(a) => a.value = self.guarded_selections(index, bounds, &a.value)?,
             }
@@ -286,18 +286,20 @@ impl Conversion<'_> {
     }
 
     /// An expression of whose selections the conditions are [`Self::guarded`] for what they choose where they hold.
-    fn guarded_selections(&mut self, index: &Name, bounds: &[Text], e: &Text) -> Checked<Text> {
+    fn guarded_selections(&mut self, index: &Name, bounds: Bounds, e: &Text) -> Checked<Text> {
         let mut of = |e: &Text| self.guarded_selections(index, bounds, e);
         let kind = match &e.kind {
             Kind::Call(function, operands) => {
                 let mut operands = operands.iter().map(of).collect::<Checked<Vec<Text>>>()?;
-                if let (Function::Select, [condition, yes, _]) = (function, &mut operands[..])
-                    && let Some(inside) = self.inside_of(index, |indices, out| {
-                        self.reads(yes, indices, &[], out);
-                        self.reads(condition, indices, &[], out);
-                    })?
-                {
-                    *condition = self.guarded(index, bounds, condition, &inside);
+                if let (Function::Select, [condition, yes, no]) = (function, &mut operands[..]) {
+                    let inside = |branch: &Text| {
+                        self.inside_of(index, |indices, out| {
+                            self.reads(branch, indices, &[], out);
+                            self.reads(condition, indices, &[], out);
+                        })
+                    };
+                    let branches = [inside(yes)?, inside(no)?];
+                    *condition = self.guarded(index, bounds, condition, branches);
                 }
                 Kind::Call(*function, operands)
             }
@@ -310,36 +312,54 @@ impl Conversion<'_> {
         Ok(Text { kind, span: e.span })
     }
 
-    /// A condition with the values of an index that it leaves where all elements are good, for what it decides.
-    fn guarded(&mut self, index: &Name, bounds: &[Text], condition: &Text, inside: &Inside) -> Text {
-        let mut guarded = condition.clone();
-        for part in operands(condition, Operator::And) {
-            let Some((is_lower, limit)) = self.limit(index, part) else { continue };
-            let (op, value) = match is_lower {
-                true if inside.first > inside.reach.0 => (CompareOp::Ge, inside.first),
-                false if inside.end < inside.reach.1 => (CompareOp::Lt, inside.end),
-                _ => continue,
-            };
-            let known: Vec<&Text> = bounds.iter().flat_map(elements_of).collect();
-            let read = elements_of(&limit);
-            if read.is_empty() || !read.iter().all(|e| known.contains(e)) {
-                continue;
+    /// A condition with the values of an index that it leaves where all elements are good, for what it decides: for the branch in which it holds, or
+    /// for the other one. The branches need the index in these ranges.
+    fn guarded(&mut self, index: &Name, bounds: Bounds, condition: &Text, branches: [Option<Inside>; 2]) -> Text {
+        for (truth, inside) in [true, false].into_iter().zip(branches) {
+            let mut limits = vec![];
+            if let Some(inside) = inside {
+                condition::parts(condition, truth, &mut |part, holds| {
+                    self.limits(index, bounds, part, holds, &mut limits)
+                });
+                let limits = limits.into_iter().filter_map(|limit| self.affine_limit(bounds, limit, &inside));
+                let limits: Vec<(CompareOp, i64)> = limits.collect();
+                if !limits.is_empty() {
+                    return with_limits(index, condition, truth, &limits);
+                }
             }
-            let read_only = self.only_read(&limit).and_then(|()| self.elements(&limit, is_lower, inside));
-            let Ok(elements) = read_only else { continue };
-            self.ranges.extend(elements.beyond);
-            let at = |kind: Kind| Text { kind, span: part.span };
-            let name = Box::new(at(Kind::Name(index.text.clone())));
-            let value = Box::new(at(Kind::Integer(value)));
-            let affine = at(Kind::Binary(Operator::Compare(op), name, value));
-            guarded = at(Kind::Binary(Operator::And, Box::new(affine), Box::new(guarded)));
         }
-        guarded
+        condition.clone()
     }
 
-    /// The limit from data that a condition states of an index, and whether it is a lower one: `index ≥ limit`, or `index < limit`.
-    fn limit(&self, index: &Name, e: &Text) -> Option<(bool, Text)> {
-        let Kind::Binary(Operator::Compare(op), a, b) = &e.kind else { return None };
+    /// The comparison of an index with a number that follows from one with an element where all elements are good; the run refuses the others. `None` where the
+    /// index needs no limit there, or the element does not bound its loop.
+    fn affine_limit(
+        &mut self,
+        bounds: Bounds,
+        (is_lower, limit): (bool, Text),
+        inside: &Inside,
+    ) -> Option<(CompareOp, i64)> {
+        let affine = match is_lower {
+            true if inside.first > inside.reach.0 => (CompareOp::Ge, inside.first),
+            false if inside.end < inside.reach.1 => (CompareOp::Lt, inside.end),
+            _ => return None,
+        };
+        let known: Vec<&Text> = bounds.into_iter().flatten().flat_map(elements_of).collect();
+        let read = elements_of(&limit);
+        if read.is_empty() || !read.iter().all(|e| known.contains(e)) {
+            return None;
+        }
+        self.only_read(&limit).ok()?;
+        let elements = self.elements(&limit, is_lower, inside).ok()?;
+        self.ranges.extend(elements.beyond);
+        Some(affine)
+    }
+
+    /// Adds the limits from data that a comparison states of an index where it holds, or where it does not, each with whether it is a lower one:
+    /// `index ≥ limit`, or `index < limit`. An index that is another number than the first, or the last, lies behind it, or before it.
+    fn limits(&self, index: &Name, bounds: Bounds, e: &Text, holds: bool, out: &mut Vec<(bool, Text)>) {
+        let Kind::Binary(Operator::Compare(op), a, b) = &e.kind else { return };
+        let op = if holds { *op } else { op.opposite() };
         let mut indices = self.indices.clone();
         indices.push(index.text.clone());
         let var = Var(indices.len() as u32 - 1);
@@ -348,23 +368,38 @@ impl Conversion<'_> {
         let (form, data, swapped) = match (form(a), form(b)) {
             (Some(form), None) => (form, b, false),
             (None, Some(form)) => (form, a, true),
-            _ => return None,
+            _ => return,
         };
-        if form.terms != [(var, 1)] || !scope.reads_data(data) {
-            return None;
+        // an opposite is one of integers
+        let is_integer = scope.dtype(data).is_ok_and(|dtype| dtype.is_some_and(|d| !d.is_float()));
+        if form.terms != [(var, 1)] || !scope.reads_data(data) || !is_integer {
+            return;
         }
         // index + constant against the data
-        let (is_lower, beyond) = match (op, swapped) {
-            (CompareOp::Ge, false) | (CompareOp::Le, true) => (true, 0),
-            (CompareOp::Gt, false) | (CompareOp::Lt, true) => (true, 1),
-            (CompareOp::Lt, false) | (CompareOp::Gt, true) => (false, 0),
-            (CompareOp::Le, false) | (CompareOp::Ge, true) => (false, 1),
-            _ => return None,
+        let sides: &[(bool, i64)] = match (op, swapped) {
+            (CompareOp::Ge, false) | (CompareOp::Le, true) => &[(true, 0)],
+            (CompareOp::Gt, false) | (CompareOp::Lt, true) => &[(true, 1)],
+            (CompareOp::Lt, false) | (CompareOp::Gt, true) => &[(false, 0)],
+            (CompareOp::Le, false) | (CompareOp::Ge, true) => &[(false, 1)],
+            (CompareOp::Eq, _) => &[(true, 0), (false, 1)],
+            (CompareOp::Ne, _) => {
+                let is = |bounds: &[Text], by: i64| {
+                    let value = shifted(data, by - form.constant);
+                    value.is_some() && bounds.iter().any(|bound| shifted(bound, 0) == value)
+                };
+                match (is(bounds[0], 0), is(bounds[1], 1)) {
+                    (true, _) => &[(true, 1)],
+                    (false, true) => &[(false, 0)],
+                    (false, false) => &[],
+                }
+            }
         };
         let at = |kind: Kind| Text { kind, span: data.span };
-        let wide = at(Kind::Cast(DType::I64, data.clone()));
-        let offset = at(Kind::Integer(beyond - form.constant));
-        Some((is_lower, at(Kind::Binary(Operator::Add, Box::new(wide), Box::new(offset)))))
+        out.extend(sides.iter().map(|&(is_lower, beyond)| {
+            let wide = at(Kind::Cast(DType::I64, data.clone()));
+            let offset = at(Kind::Integer(beyond - form.constant));
+            (is_lower, at(Kind::Binary(Operator::Add, Box::new(wide), Box::new(offset))))
+        }));
     }
 
     /// The elements that statements read and write, with forms that are ≥ 0 where they count.
@@ -424,6 +459,24 @@ impl Conversion<'_> {
     }
 }
 
+/// The bounds from data of a loop: the lower ones and the upper ones.
+type Bounds<'a> = [&'a [Text]; 2];
+
+/// An element with a number added, and `by`; `None` for another expression.
+fn shifted(e: &Text, by: i64) -> Option<(&Text, i64)> {
+    match &e.kind {
+        Kind::Binary(operator @ (Operator::Add | Operator::Sub), a, b) => match (&a.kind, &b.kind, operator) {
+            (_, Kind::Integer(n), Operator::Add) => shifted(a, by.checked_add(*n)?),
+            (_, Kind::Integer(n), _) => shifted(a, by.checked_sub(*n)?),
+            (Kind::Integer(n), _, Operator::Add) => shifted(b, by.checked_add(*n)?),
+            _ => None,
+        },
+        Kind::Cast(DType::I64, a) if matches!(a.kind, Kind::Element(..)) => Some((a, by)),
+        Kind::Element(..) => Some((e, by)),
+        _ => None,
+    }
+}
+
 /// An element of an array that the body of a loop uses, and forms that are ≥ 0 where it does.
 struct Accessed {
     name: String,
@@ -472,6 +525,18 @@ fn values_of(var: Var, facts: &[Affine]) -> (i64, i64) {
         }
     }
     (from, to)
+}
+
+/// A condition that is `truth` only where an index compares so with numbers, with these comparisons before it.
+fn with_limits(index: &Name, condition: &Text, truth: bool, limits: &[(CompareOp, i64)]) -> Text {
+    let at = |kind: Kind| Text { kind, span: condition.span };
+    let joined = |condition: Text, &(op, number): &(CompareOp, i64)| {
+        let (op, operator) = if truth { (op, Operator::And) } else { (op.opposite(), Operator::Or) };
+        let name = Box::new(at(Kind::Name(index.text.clone())));
+        let limit = at(Kind::Binary(Operator::Compare(op), name, Box::new(at(Kind::Integer(number)))));
+        at(Kind::Binary(operator, Box::new(limit), Box::new(condition)))
+    };
+    limits.iter().fold(condition.clone(), joined)
 }
 
 /// The elements that an expression reads.
