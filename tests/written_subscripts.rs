@@ -494,8 +494,12 @@ fn elements_for_which_a_guard_fails_lead_nowhere() {
         (-1, "if q[i] < 0 || x[q[i]] < 0 { } else y[q[i]] = x[i]", false),
         (40, "if q[i] < i32(N) y[q[i]] = x[i]", false),
         (i32::MAX, "if q[i] >= 0 && q[i] < 40 y[q[i]] = x[i]", false),
+        // each part of a disjunction is on the element
+        (-1, "if q[i] >= 0 && q[i] < 7 || q[i] >= 7 && q[i] < 40 y[q[i]] = x[i]", false),
+        (77, "if q[i] < 0 || q[i] >= 40 { } else y[q[i]] = x[i]", false),
         // no interval of elements: the run checks
         (999, "if q[i] != 999 y[q[i]] = x[i]", true),
+        (-1, "if q[i] % 64 == q[i] y[q[i]] = x[i]", true),
     ] {
         let (q, mut y) = (none(sentinel), vec![7; 40]);
         for (i, &q) in q.iter().enumerate().filter(|q| *q.1 != sentinel) {

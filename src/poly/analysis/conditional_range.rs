@@ -7,7 +7,7 @@
 
 use crate::expr::dynamic_bounds::{DynamicBound, conjunction};
 use crate::expr::{Affine, BinaryOp, Expr, Index, Scalar, UnaryOp, Var};
-use crate::poly::analysis::element_function::{Function, function_of, merged, signs, type_range};
+use crate::poly::analysis::element_function::{Function, Source, function_of, merged, signs, type_range};
 use crate::poly::analysis::index_range::IndexRange;
 use crate::poly::statement::{Iterator, Program, TensorDecl, ranges};
 
@@ -118,25 +118,88 @@ pub fn elements_under(
     let function = function_of(&program, 0, value).and_then(|f| f.source);
     let Some(source) = function.filter(|s| s.otherwise.is_empty()) else { return Elements::Inside };
     let mut good = vec![(i128::from(inside.lower), i128::from(inside.upper))];
+    let Some(whole) = type_range(tensors[source.tensor.0 as usize].dtype) else { return Elements::Inside };
     let mut parts = vec![];
     conditions.iter().for_each(|(condition, holds)| all_of(condition, *holds, &mut parts));
+    let mut are_several = false;
     for (part, holds) in parts {
-        let [yes, no] = [1, 0].map(|truth| Expr::Const(Scalar::i64(truth)));
-        let truth = function_of(&program, 0, &Expr::select(part.clone(), yes, no));
-        let Some(truth) = truth.filter(|t| t.is_whole && t.source.as_ref() == Some(&source)) else { continue };
-        let fails = truth.pieces.iter().filter(|p| p.lo <= p.hi && p.base != i128::from(holds));
-        good.extend(fails.map(|p| (p.lo, p.hi)));
+        match truth_of(&program, part, &source, whole) {
+            Truth::Holds(holding) => good.extend(if holds { complement(holding, whole) } else { holding }),
+            Truth::Several => are_several = true,
+            Truth::Other => {}
+        }
     }
-    let Some(whole) = type_range(tensors[source.tensor.0 as usize].dtype) else { return Elements::Inside };
     let within = |(lo, hi): (i128, i128)| Some((lo.max(whole.0), hi.min(whole.1))).filter(|(lo, hi)| lo <= hi);
     let number = |limit: i128| limit.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
     match merged(good.into_iter().filter_map(within).collect())[..] {
-        [(lower, upper)] => {
+        [(lower, upper)] if !are_several || (lower, upper) == whole => {
             let range = IndexRange { lower: number(lower), upper: number(upper), ..inside };
             if range == inside { Elements::Inside } else { Elements::Range(range) }
         }
         _ => Elements::Several,
     }
+}
+
+/// A condition as a set of elements.
+enum Truth {
+    /// The intervals of the elements for which it holds.
+    Holds(Vec<(i128, i128)>),
+    /// It is a function of the element, but not of intervals, as `q[i] % 2 == 0` is.
+    Several,
+    /// It depends on something else.
+    Other,
+}
+
+fn truth_of(program: &Program, condition: &Expr, source: &Source, whole: (i128, i128)) -> Truth {
+    let of = |e: &Expr| truth_of(program, e, source, whole);
+    match condition {
+        Expr::Unary(UnaryOp::Not, a) => match of(a) {
+            Truth::Holds(holding) => Truth::Holds(complement(holding, whole)),
+            other => other,
+        },
+        Expr::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => match (of(a), of(b)) {
+            (Truth::Holds(a), Truth::Holds(b)) if *op == BinaryOp::Or => Truth::Holds(merged([a, b].concat())),
+            (Truth::Holds(a), Truth::Holds(b)) => {
+                let fails = [complement(a, whole), complement(b, whole)].concat();
+                Truth::Holds(complement(merged(fails), whole))
+            }
+            (Truth::Other, _) | (_, Truth::Other) => Truth::Other,
+            _ => Truth::Several,
+        },
+        _ => {
+            let [yes, no] = [1, 0].map(|truth| Expr::Const(Scalar::i64(truth)));
+            let truth = function_of(program, 0, &Expr::select(condition.clone(), yes, no));
+            match truth.filter(|t| t.is_whole && t.source.as_ref() == Some(source)) {
+                Some(truth) => {
+                    let holds = truth.pieces.iter().filter(|p| p.lo <= p.hi && p.base == 1);
+                    Truth::Holds(merged(holds.map(|p| (p.lo, p.hi)).collect()))
+                }
+                None if is_of(program, condition, source) => Truth::Several,
+                None => Truth::Other,
+            }
+        }
+    }
+}
+
+/// Returns true for what reads one element and nothing else.
+fn is_of(program: &Program, e: &Expr, source: &Source) -> bool {
+    let mut reads = false;
+    let is_other = e.any(&mut |e| match e {
+        Expr::Load(_) => {
+            reads = true;
+            function_of(program, 0, e).is_none_or(|f| f.source.as_ref() != Some(source))
+        }
+        Expr::Index(form) => !form.is_constant(),
+        _ => false,
+    });
+    reads && !is_other
+}
+
+/// The numbers of `whole` that lie in none of the intervals, which are in their order.
+fn complement(intervals: Vec<(i128, i128)>, (low, high): (i128, i128)) -> Vec<(i128, i128)> {
+    let ends = intervals.iter().map(|i| i.0 - 1).chain([high]);
+    let starts = [low].into_iter().chain(intervals.iter().map(|i| i.1 + 1));
+    starts.zip(ends).map(|(lo, hi)| (lo.max(low), hi.min(high))).filter(|(lo, hi)| lo <= hi).collect()
 }
 
 /// The parts of a condition that all are as said where it is.
@@ -240,7 +303,16 @@ mod tests {
         );
         assert_eq!(under(compared(CompareOp::Ne, 0, -1), true), Some((-1, 8)));
         assert_eq!(under(compared(CompareOp::Ne, 0, 99), true), None);
-        // too little, a disjunction, another element
+        let or = |a, b| both(BinaryOp::Or, a, b);
+        let [three, five] = [3, 5].map(|v| compared(CompareOp::Eq, 0, v));
+        assert_eq!(under(or(three.clone(), five.clone()), true), Some((least, most)));
+        assert_eq!(under(both(BinaryOp::And, not_negative(), or(three.clone(), five)), true), Some((least, most)));
+        assert_eq!(under(or(three, compared(CompareOp::Gt, 0, 20)), true), Some((least, 20)));
+        let apart = or(compared(CompareOp::Eq, 0, -9), compared(CompareOp::Eq, 0, 99));
+        assert_eq!(under(apart, true), None);
+        let rest = both(BinaryOp::Mod, element(0), number(2));
+        assert_eq!(under(Expr::compare(CompareOp::Eq, rest, number(0)), true), None);
+        // too little, a disjunction with another element, another element
         assert_eq!(under(compared(CompareOp::Gt, 0, -5), true), None);
         assert_eq!(under(both(BinaryOp::Or, not_negative(), compared(CompareOp::Gt, 1, 5)), true), Some((0, 8)));
         assert_eq!(under(compared(CompareOp::Ge, 1, 0), true), Some((0, 8)));
