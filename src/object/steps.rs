@@ -7,6 +7,7 @@ use crate::object::helpers::Helpers;
 use crate::object::names::{comment, literal, number};
 use crate::object::signature::{Parameter, Signature};
 use crate::runtime::DType;
+use crate::runtime::check_indices::wrong_side;
 use crate::runtime::module::{Action, BufferPlace, BufferRef, Carried, MAX_TRIPS, Module, Step};
 use crate::{Error, Result};
 use std::collections::BTreeMap;
@@ -190,7 +191,8 @@ impl<'m> Steps<'m> {
         // beyond i64 a subscript is negative, and outside
         let element = if buffer.dtype == DType::U64 { DType::I64.c_type() } else { buffer.dtype.c_type() };
         let count = buffer.bytes()? / buffer.dtype.bytes() as u64;
-        let code = self.helpers.code(format!("an index in tensor `{}` lies outside of {lower}..={upper}", buffer.name));
+        let code =
+            self.helpers.code(format!("an index in tensor `{}` lies {}", buffer.name, wrong_side(buffer.dtype, range)));
         self.helpers.checked.insert(element);
         let (first, stride) = (elements.0.min(count), elements.1.clamp(1, count.max(1)));
         let call = format!(

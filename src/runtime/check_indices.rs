@@ -40,8 +40,26 @@ pub fn check_indices(
                 [] => String::new(),
                 shape => format!(" at {:?}", position(element, shape)),
             };
-            Err(Error::Invalid(format!("index {value}{place} of tensor `{name}` lies outside of {lower}..={upper}")))
+            let side = wrong_side(view.dtype, (lower, upper));
+            Err(Error::Invalid(format!("index {value}{place} of tensor `{name}` lies {side}")))
         }
+    }
+}
+
+/// Where an element is that does not lie in `lower..=upper`: `outside of 0..=8`, or `above 8` where no number of a signed type is too small.
+pub fn wrong_side(dtype: DType, (lower, upper): (i64, i64)) -> String {
+    // beyond the extents of all arrays
+    const FAR: i64 = 1 << 60;
+    let (least, most) = match dtype {
+        DType::I8 => (i8::MIN.into(), i8::MAX.into()),
+        DType::I16 => (i16::MIN.into(), i16::MAX.into()),
+        DType::I32 => (i32::MIN.into(), i32::MAX.into()),
+        _ => (-FAR, FAR),
+    };
+    match (lower <= least, upper >= most) {
+        (true, false) if upper > least => format!("above {upper}"),
+        (false, true) if lower < most => format!("below {lower}"),
+        _ => format!("outside of {lower}..={upper}"),
     }
 }
 
@@ -315,6 +333,21 @@ mod tests {
                 let said = format!("invalid: index {wrong} at [{position}] of tensor `x` lies outside of 0..=6");
                 assert_eq!(text, said);
             }
+        }
+    }
+
+    #[test]
+    fn a_range_that_the_type_ends_has_one_side() {
+        for (dtype, range, words) in [
+            (DType::I32, (i32::MIN.into(), 8), "above 8"),
+            (DType::I64, (-1 << 61, -9), "above -9"),
+            (DType::I16, (3, i16::MAX.into()), "below 3"),
+            (DType::I64, (1, 1 << 61), "below 1"),
+            (DType::I8, (-127, 8), "outside of -127..=8"),
+            (DType::U8, (0, 6), "outside of 0..=6"),
+            (DType::I32, (0, -1), "outside of 0..=-1"),
+        ] {
+            assert_eq!(wrong_side(dtype, range), words, "{dtype}");
         }
     }
 
