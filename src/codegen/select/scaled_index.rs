@@ -12,39 +12,47 @@ use std::collections::BTreeSet;
 pub fn fold(function: &mut Function) {
     let uses = uses(function, Class::Gpr);
     let mut folded = BTreeSet::new();
-    for place in 1..function.insts.len() {
-        let Some((pointer, address)) = scaled(&function.insts[place - 1], &function.insts[place]) else { continue };
-        let Some((index, _)) = address.index else { continue };
-        let Inst::Int { dst: product, .. } = &function.insts[place - 1] else { continue };
-        let readers = uses.read(pointer.index());
-        let defined_once = |r: Gpr| uses.written(r.index()).len() == 1;
-        let once = defined_once(*product) && uses.read(product.index()).len() == 1 && defined_once(pointer);
-        let Some(end) = readers.last().and_then(|&last| end_of_uses(&function.insts, place, last)) else { continue };
-        let changes = |r: Gpr| !uses.stays(r.index(), place, end + 1);
-        if once
-            && !changes(address.base)
-            && !changes(index)
-            && readers.iter().all(|&u| is_address(&function.insts[u], pointer))
-        {
-            for &u in readers {
-                if let Some(a) = function.insts[u].address_mut() {
-                    *a = Addr { disp: a.disp, ..address };
+    let defined_once = |r: Gpr| uses.written(r.index()).len() == 1;
+    for product in 0..function.insts.len() {
+        let Inst::Int { op: GprOp::Mul, dst, a: index, b: Operand::Imm(scale @ (2 | 4 | 8)) } = function.insts[product]
+        else {
+            continue;
+        };
+        let sums = uses.read(dst.index());
+        let mut left = sums.len();
+        for &place in sums.iter().filter(|_| defined_once(dst)) {
+            let Some((pointer, base)) = pointer(&function.insts[place], dst) else { continue };
+            let readers = uses.read(pointer.index());
+            let Some(end) = readers.last().and_then(|&last| end_of_uses(&function.insts, product, last)) else {
+                continue;
+            };
+            let stays = uses.stays(base.index(), place, end + 1) && uses.stays(index.index(), product, end + 1);
+            if place > product
+                && defined_once(pointer)
+                && stays
+                && readers.iter().all(|&u| is_address(&function.insts[u], pointer))
+            {
+                for &u in readers {
+                    if let Some(a) = function.insts[u].address_mut() {
+                        *a = Addr { base, index: Some((index, scale as u8)), disp: a.disp };
+                    }
                 }
+                folded.insert(place);
+                left -= 1;
             }
-            folded.extend([place - 1, place]);
+        }
+        if left == 0 && !sums.is_empty() {
+            folded.insert(product);
         }
     }
     remove(function, &folded);
 }
 
-/// The pointer that a product and a sum compute, and the address that says the same.
-fn scaled(product: &Inst, sum: &Inst) -> Option<(Gpr, Addr)> {
-    let Inst::Int { op: GprOp::Mul, dst, a: index, b: Operand::Imm(scale @ (2 | 4 | 8)) } = *product else {
-        return None;
-    };
+/// The pointer that a sum with a product computes, and the other operand.
+fn pointer(sum: &Inst, product: Gpr) -> Option<(Gpr, Gpr)> {
     match *sum {
-        Inst::Int { op: GprOp::Add, dst: pointer, a: base, b: Operand::Reg(b) } if b == dst && base != dst => {
-            Some((pointer, Addr { base, index: Some((index, scale as u8)), disp: 0 }))
+        Inst::Int { op: GprOp::Add, dst, a: base, b: Operand::Reg(b) } if b == product && base != product => {
+            Some((dst, base))
         }
         _ => None,
     }
@@ -103,6 +111,16 @@ mod tests {
     fn a_pointer_over_a_subscript_is_in_the_address() {
         let text = folded(&format!("{GATHERED} v0 = load f32x1 f32 [r4 + 8]\n store f32x1 f32 v0, [r1]"));
         assert!(text.contains("[r0 + 4*r2 + 8]") && !text.contains("mul") && !text.contains("add"), "{text}");
+    }
+
+    #[test]
+    fn pointers_share_a_product() {
+        let body = "r5 = add r1, r3\n v0 = load f32x1 f32 [r4 + 8]\n if ge r2, 0 {\n store f32x1 f32 v0, [r5]\n }";
+        let text = folded(&format!("{GATHERED} {body}"));
+        assert!(text.contains("[r0 + 4*r2 + 8]") && text.contains("[r1 + 4*r2]") && !text.contains("mul"), "{text}");
+        // the product stays for the pointer that stays
+        let text = folded(&format!("{GATHERED} {body}\n r6 = add r5, 1\n store f32x1 f32 v0, [r6]"));
+        assert!(text.contains("[r0 + 4*r2 + 8]") && text.contains("r5 = add r1, r3") && text.contains("mul"), "{text}");
     }
 
     #[test]
