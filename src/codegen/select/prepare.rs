@@ -7,6 +7,7 @@
 use crate::codegen::Target;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::expansion_cost::constant_range;
+use crate::codegen::select::guarded_updates;
 use crate::codegen::select::masked_stores::stores_where;
 use crate::codegen::select::narrow::narrow_loops;
 use crate::codegen::select::pairs::split_sums;
@@ -42,6 +43,7 @@ pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
         let (expanded, extents) = (FxHashSet::default(), FxHashMap::default());
         Preparer { nest: &mut nest, target, expanded, extents, private: &mut private }.legalize(body)
     };
+    let body = guarded_updates::branch(&mut nest, body);
     let body = narrow_loops(&nest, &mut Facts::new(nest.vars.len()), &body);
     let body = split_sums(&mut nest, target, body);
     vector_widths(&nest, &body, &mut Facts::new(nest.vars.len()), &mut widths);

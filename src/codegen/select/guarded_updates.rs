@@ -1,0 +1,304 @@
+//! Branches around updates at subscripts from data that the condition of the update keeps inside.
+//!
+//! In: a nest. Out: a nest of the same meaning in which `if g[i] >= 0 && g[i] < N h[g[i]] += v`, that after if-conversion adds a selection of `v` and the neutral
+//! element at `min(max(g[i], 0), N - 1)`, is a branch again where it stands outside of vector loops. The subscript is read once and its bounds are known in the branch, so
+//! that there is neither a clamp nor a selection, and nothing is loaded and stored where the condition fails. Such a condition says whether an element counts at all
+//! and holds for nearly all of them or changes rarely, so that processors predict it; other conditions stay selections.
+
+use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
+use crate::expr::narrow::{Interval, dtype_range};
+use crate::expr::scalar::Value;
+use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, CompareOp, Expr, Index, Scalar, Var};
+use crate::runtime::DType;
+
+/// Puts updates inside of the phases of `nest` into branches. A phase stays one statement.
+pub fn branch(nest: &mut LoopNest, phases: Vec<Stmt>) -> Vec<Stmt> {
+    let outside = |s: &Stmt| !matches!(s, Stmt::Loop { kind: LoopKind::Vector | LoopKind::Instruction(_), .. });
+    phases.into_iter().map(|p| if outside(&p) { p.map_body(|body| inside(nest, body)) } else { p }).collect()
+}
+
+fn inside(nest: &mut LoopNest, body: Vec<Stmt>) -> Vec<Stmt> {
+    let (mut out, mut last): (Vec<Stmt>, Option<Guard>) = (vec![], None);
+    for stmt in body {
+        if let Stmt::Loop { kind: LoopKind::Vector | LoopKind::Instruction(_), .. } = stmt {
+            (last, out) = (None, [out, vec![stmt]].concat());
+            continue;
+        }
+        let Some((guard, update)) = guarded(nest, &stmt) else {
+            last = None;
+            out.push(stmt.map_body(|body| inside(nest, body)));
+            continue;
+        };
+        let guard = match last {
+            Some(before) if before.elements == guard.elements && !writes(&out, &guard) => before,
+            _ => {
+                let vars = guard.elements.iter().map(|e| (nest.new_var("place"), e)).collect::<Vec<_>>();
+                let mut conditions = vec![];
+                for (var, e) in vars {
+                    let value = Expr::cast(DType::I64, e.value.clone());
+                    let expected = Bound::constant(e.within.0);
+                    out.push(Stmt::Read { var, value, range: e.range, checked: false, expected });
+                    conditions.push(Affine::var(var).offset(-e.within.0));
+                    conditions.push(Affine::var(var).scale(-1).offset(e.within.1));
+                }
+                out.push(Stmt::If { conditions, body: vec![] });
+                Guard { vars: nest.vars.len() - guard.elements.len(), ..guard }
+            }
+        };
+        let update = guard.placed(update);
+        if let Some(Stmt::If { body, .. }) = out.last_mut() {
+            body.push(update);
+        }
+        last = Some(guard);
+    }
+    out
+}
+
+/// An integer out of data that is a subscript, and what the condition around says of it.
+#[derive(Clone, PartialEq)]
+struct Element {
+    value: Expr,
+    within: Interval,
+    range: Interval,
+}
+
+/// The elements that a condition limits.
+#[derive(Clone, PartialEq)]
+struct Guard {
+    elements: Vec<Element>,
+    /// The number of the first one's variable.
+    vars: usize,
+}
+
+impl Guard {
+    /// The update with variables as subscripts.
+    fn placed(&self, update: Stmt) -> Stmt {
+        let place = |i: &Index| match i {
+            Index::Value(e) => clamped(e).and_then(|(value, ..)| {
+                let n = self.elements.iter().position(|e| e.value == *value)?;
+                Some(Index::Affine(Affine::var(Var((self.vars + n) as u32))))
+            }),
+            Index::Affine(_) => None,
+        };
+        let all = |index: &[Index]| index.iter().map(|i| place(i).unwrap_or_else(|| i.clone())).collect::<Vec<_>>();
+        match update {
+            Stmt::Store { buffer, index, value, reduce } => {
+                let value = value.rewrite_loads(&mut |access| {
+                    let index = all(&access.index);
+                    Expr::Load(Access { index, ..access })
+                });
+                Stmt::Store { buffer, index: all(&index), value, reduce }
+            }
+            other => other,
+        }
+    }
+}
+
+/// The guard of an update, and the update without its selection.
+fn guarded(nest: &LoopNest, stmt: &Stmt) -> Option<(Guard, Stmt)> {
+    let Stmt::Store { buffer, index, value: Expr::Select(condition, value, otherwise), reduce } = stmt else {
+        return None;
+    };
+    let keeps = match (reduce, &**otherwise) {
+        (Some(op), Expr::Const(s)) => *s == unchanged(*op, nest.buffer(*buffer).dtype)?,
+        (None, Expr::Load(a)) => a.buffer == *buffer && a.index == *index && a.guard.is_empty(),
+        _ => false,
+    };
+    let mut parts = vec![];
+    conjunction(condition, &mut parts);
+    let mut elements: Vec<Element> = vec![];
+    for (d, i) in index.iter().enumerate() {
+        let Index::Value(e) = i else { continue };
+        let (value, low, high) = clamped(e)?;
+        if elements.iter().any(|e| e.value == *value) {
+            continue;
+        }
+        let within = parts.iter().filter_map(|p| limits(p, value)).fold((i64::MIN, i64::MAX), both);
+        let inside = low <= within.0 && within.1 <= high && 0 <= within.0 && within.1 < nest.buffer(*buffer).shape[d];
+        let Expr::Load(access) = value else { return None };
+        let range = match nest.buffer(access.buffer).dtype {
+            DType::I64 => (within.0.saturating_sub(1), within.1.saturating_add(1)),
+            dtype if dtype.is_storage() || dtype == DType::Bool => return None,
+            dtype => dtype_range(dtype)?,
+        };
+        let affine = access.guard.is_empty() && access.index.iter().all(|i| i.affine().is_some());
+        if !inside || !affine || within.0 > within.1 {
+            return None;
+        }
+        elements.push(Element { value: value.clone(), within, range });
+    }
+    // what the conditions leave to be selected
+    let is_limit = |p: &&Expr| elements.iter().any(|e| limits(p, &e.value).is_some());
+    if !keeps || elements.is_empty() {
+        return None;
+    }
+    let rest =
+        parts.iter().filter(|p| !is_limit(p)).map(|p| (*p).clone()).reduce(|a, b| Expr::binary(BinaryOp::And, a, b));
+    let value = match rest {
+        None => (**value).clone(),
+        Some(rest) => Expr::select(rest, (**value).clone(), (**otherwise).clone()),
+    };
+    let update = Stmt::Store { buffer: *buffer, index: index.clone(), value, reduce: *reduce };
+    Some((Guard { elements, vars: 0 }, update))
+}
+
+/// The operand that leaves an element as it is.
+fn unchanged(op: BinaryOp, dtype: DType) -> Option<Scalar> {
+    let negative = op == BinaryOp::Add && dtype.is_float();
+    if negative { Some(Scalar::of(dtype, -0.0)) } else { Scalar::neutral(op, dtype).ok() }
+}
+
+/// The operands of a conjunction.
+fn conjunction<'a>(e: &'a Expr, out: &mut Vec<&'a Expr>) {
+    match e {
+        Expr::Binary(BinaryOp::And, a, b) => {
+            conjunction(a, out);
+            conjunction(b, out);
+        }
+        e => out.push(e),
+    }
+}
+
+/// The operand of conversions to i64.
+fn widened(mut e: &Expr) -> &Expr {
+    while let Expr::Cast(DType::I64, inner) = e {
+        e = inner;
+    }
+    e
+}
+
+/// An integer that is brought between two numbers, and these.
+fn clamped(e: &Expr) -> Option<(&Expr, i64, i64)> {
+    let (mut e, mut low, mut high) = (widened(e), i64::MIN, i64::MAX);
+    while let Expr::Binary(op @ (BinaryOp::Min | BinaryOp::Max), a, b) = e {
+        let (inner, limit) = [(a, b), (b, a)].into_iter().find_map(|(a, b)| Some((a, number(b)?)))?;
+        match op {
+            // outer limits come last
+            BinaryOp::Max if high == i64::MAX || limit <= high => low = low.max(limit),
+            BinaryOp::Min if low == i64::MIN || limit >= low => high = high.min(limit),
+            _ => return None,
+        }
+        e = widened(inner);
+    }
+    Some((e, low, high))
+}
+
+fn number(e: &Expr) -> Option<i64> {
+    match widened(e) {
+        Expr::Const(s) if dtype_range(s.dtype).is_some() => Some(Value::from(*s).as_i64()),
+        Expr::Index(a) if a.is_constant() => Some(a.constant),
+        _ => None,
+    }
+}
+
+/// The interval in which a comparison says that `value` lies.
+fn limits(e: &Expr, value: &Expr) -> Option<Interval> {
+    let Expr::Compare(op, a, b) = e else { return None };
+    let (op, limit) = match (widened(a) == value, widened(b) == value) {
+        (true, _) => (*op, number(b)?),
+        (_, true) => (mirrored(*op), number(a)?),
+        _ => return None,
+    };
+    match op {
+        CompareOp::Lt => Some((i64::MIN, limit.checked_sub(1)?)),
+        CompareOp::Le => Some((i64::MIN, limit)),
+        CompareOp::Gt => Some((limit.checked_add(1)?, i64::MAX)),
+        CompareOp::Ge => Some((limit, i64::MAX)),
+        CompareOp::Eq => Some((limit, limit)),
+        CompareOp::Ne => None,
+    }
+}
+
+fn mirrored(op: CompareOp) -> CompareOp {
+    match op {
+        CompareOp::Lt => CompareOp::Gt,
+        CompareOp::Le => CompareOp::Ge,
+        CompareOp::Gt => CompareOp::Lt,
+        CompareOp::Ge => CompareOp::Le,
+        op => op,
+    }
+}
+
+fn both(a: Interval, b: Interval) -> Interval {
+    (a.0.max(b.0), a.1.min(b.1))
+}
+
+/// Returns true if the branch that is last writes an array in which an element of the guard lies.
+fn writes(out: &[Stmt], guard: &Guard) -> bool {
+    let read: Vec<BufferId> = guard
+        .elements
+        .iter()
+        .filter_map(|e| if let Expr::Load(a) = &e.value { Some(a.buffer) } else { None })
+        .collect();
+    out.last().is_some_and(|branch| {
+        branch.body().iter().any(|s| matches!(s, Stmt::Store { buffer, .. } if read.contains(buffer)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::branch;
+    use crate::codegen::loopnest::{parse, verify};
+    use crate::codegen::select::tests::check;
+
+    /// The loop over `update`, with branches.
+    fn branches(update: &str, kind: &str) -> String {
+        let text = format!(
+            "kernel h {{ P: i32[40] argument 0; X: f32[40] argument 1; H: f32[9] argument 2 written; C: f32[9] argument 3 written; Q: i32[9] argument 4 written;
+             {kind} i in 0..40 {{ {update} }} }}"
+        );
+        let mut nest = parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        check(&nest, 3);
+        let body = std::mem::take(&mut nest.body);
+        nest.body = branch(&mut nest, body);
+        verify::verify(&nest).unwrap_or_else(|e| panic!("{e}\n{nest}"));
+        check(&nest, 3);
+        let text = nest.to_string();
+        text.split_once("40 {").map_or(text.clone(), |t| t.1.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+
+    const INSIDE: &str = "and(ge(P[i], i32(0)), lt(P[i], i32(9)))";
+    const PLACE: &str = "@min(max(P[i], i32(0)), i32(8))";
+
+    #[test]
+    fn updates_whose_condition_limits_their_subscript_share_a_branch() {
+        let text = branches(
+            &format!(
+                "H[{PLACE}] add = select({INSIDE}, X[i], f32(-0.0)); C[{PLACE}] = select({INSIDE}, H[{PLACE}], C[{PLACE}]);"
+            ),
+            "for",
+        );
+        assert_eq!(text.matches("let place").count(), 1, "{text}");
+        assert!(
+            text.contains("if place >= 0 && -place + 8 >= 0 { H[place] add = X[i]; C[place] = H[place]; }"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn other_conditions_stay_selections() {
+        // the element counts where another one does
+        let other = format!("H[{PLACE}] add = select(gt(X[i], f32(0.0)), X[i], f32(-0.0));");
+        // the condition lets more through than the array has
+        let wide = format!("H[{PLACE}] add = select({}, X[i], f32(-0.0));", INSIDE.replace("i32(9)", "i32(10)"));
+        // 0 makes 0 of -0
+        let zero = format!("H[{PLACE}] add = select({INSIDE}, X[i], f32(0.0));");
+        for update in [other, wide, zero] {
+            let text = branches(&update, "for");
+            assert!(!text.contains("place"), "{text}");
+        }
+        let both = format!("H[{PLACE}] add = select(and({INSIDE}, gt(X[i], f32(0.0))), X[i], f32(-0.0));");
+        let text = branches(&both, "for");
+        assert!(text.contains("{ H[place] add = select(gt(X[i], f32(0.0)), X[i], f32(-0.0)); }"), "{text}");
+    }
+
+    #[test]
+    fn a_subscript_that_an_update_changes_is_read_again() {
+        let text = branches(
+            "Q[@min(max(Q[0], i32(0)), i32(8))] = select(and(ge(Q[0], i32(0)), lt(Q[0], i32(9))), P[i], Q[@min(max(Q[0], i32(0)), i32(8))]);
+                 H[@min(max(Q[0], i32(0)), i32(8))] add = select(and(ge(Q[0], i32(0)), lt(Q[0], i32(9))), X[i], f32(-0.0));",
+            "for",
+        );
+        assert_eq!(text.matches("let place").count(), 2, "{text}");
+    }
+}
