@@ -126,8 +126,9 @@ pub trait Vectors {
     /// Loads a constant as wide as the register.
     fn pooled(&mut self, d: u8, bytes: Vec<u8>);
     fn copy(&mut self, d: u8, s: u8, ty: VType);
-    /// An integer register in every lane.
+    /// An integer register in every lane; the first lane in an integer register, sign-extended.
     fn splat(&mut self, d: u8, s: u8, ty: VType);
+    fn first_lane(&mut self, d: u8, s: u8, ty: VType);
     /// Lane 0 in every lane.
     fn spread(&mut self, d: u8, s: u8, ty: VType);
     /// Returns true if a register that is broadcast has its element in the lowest lane alone.
@@ -205,8 +206,7 @@ impl<'a, R: Relocation, S> Emitter<'a, R, S>
 where
     Self: Encode,
 {
-    /// The machine code of a function, and where the code of each step starts, the last entry being the end of the last step;
-    /// and the architecture's state at the end.
+    /// The machine code of a function, where the code of each step starts and the last one ends, and the architecture's state at the end.
     pub fn emit(function: &'a Function, allocation: &'a Allocation, arch: S) -> Result<(Vec<u8>, Vec<usize>, S)> {
         let (asm, pool) = (VecAssembler::new(0), Pool::default());
         let temporaries = &NO_TEMPORARIES;
@@ -458,6 +458,7 @@ where
             Inst::VConst { dst, ty, bits } => self.constant(dst.number(), ty, bits),
             Inst::VCopy { dst, src, ty } => self.copy(dst.number(), src.number(), ty),
             Inst::VSplat { dst, ty, src } => self.splat(dst.number(), src.number(), ty),
+            Inst::FirstLane { dst, ty, src } => self.first_lane(dst.number(), src.number(), ty),
             Inst::VIota { dst, ty } => {
                 let lane = ty.lane.bytes();
                 let lanes = (ty.lanes as usize).max(16 / lane) as u64;

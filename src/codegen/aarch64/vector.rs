@@ -60,6 +60,13 @@ impl Vectors for Emitter<'_> {
         }
     }
 
+    fn first_lane(&mut self, d: u8, s: u8, ty: VType) {
+        match ty.lane {
+            Lane::I32 => a64!(self ; smov X(d), V(s).s[0]),
+            _ => a64!(self ; mov X(d), V(s).d[0]),
+        }
+    }
+
     fn spread(&mut self, d: u8, s: u8, ty: VType) {
         match ty.lane.bytes() {
             1 => a64!(self ; dup V(d).b16, V(s).b[0]),

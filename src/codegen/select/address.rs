@@ -122,9 +122,12 @@ fn free_pointers_where(nodes: &[Node], pointers: &[Pointer], counts: &dyn Fn(&Po
                 free.extend(free_pointers_where(body, pointers, counts));
                 None
             }
-            Node::Splat { .. } | Node::Let { .. } | Node::Wrap { .. } | Node::Integer { .. } | Node::Choose { .. } => {
-                None
-            }
+            Node::Splat { .. }
+            | Node::Let { .. }
+            | Node::Wrap { .. }
+            | Node::Integer { .. }
+            | Node::Choose { .. }
+            | Node::FirstLane { .. } => None,
         };
         let base = base.map(|base| &pointers[base.0 as usize]).filter(|p| counts(p) && !free.contains(*p));
         free.extend(base.cloned());
@@ -297,6 +300,12 @@ impl Flattener<'_> {
                     let dst = self.writer.register();
                     let base = self.pointer(&self.pointers[addr.base.0 as usize])?;
                     self.push(Inst::LoadInt { dst, addr: crate::codegen::vcode::Addr { base, ..*addr }, mem: *mem });
+                    self.define(*var, dst, &nodes[i + 1..])?;
+                }
+                Node::FirstLane { var, ty, src } => {
+                    self.intervals.set(*var, (ty.lane == Lane::I32).then_some((i32::MIN.into(), i32::MAX.into())));
+                    let dst = self.writer.register();
+                    self.push(Inst::FirstLane { dst, ty: *ty, src: *src });
                     self.define(*var, dst, &nodes[i + 1..])?;
                 }
                 Node::If { conditions, body } => {

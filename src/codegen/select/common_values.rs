@@ -60,6 +60,7 @@ impl Pass<'_> {
             match node {
                 Node::Loop(Loop { body, .. }) | Node::If { body, .. } => self.body(body),
                 Node::Inst(inst) => self.rename(inst),
+                Node::FirstLane { src, .. } => src.0 = *self.shared.get(&src.0).unwrap_or(&src.0),
                 _ => {}
             }
             if !around {

@@ -30,7 +30,12 @@ fn remove_from(body: &mut Vec<Node>, pointers: &[Pointer]) {
                 overwritten.clear();
                 remove_from(body, pointers);
             }
-            Node::Splat { .. } | Node::Let { .. } | Node::Wrap { .. } | Node::Integer { .. } | Node::Choose { .. } => {}
+            Node::Splat { .. }
+            | Node::Let { .. }
+            | Node::Wrap { .. }
+            | Node::Integer { .. }
+            | Node::Choose { .. }
+            | Node::FirstLane { .. } => {}
         }
     }
     dead.into_iter().for_each(|index| drop(body.remove(index)));

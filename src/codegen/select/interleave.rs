@@ -210,7 +210,11 @@ impl Pass<'_> {
             }
             Node::Splat { dst, .. } => !group[0].store || group.iter().all(|s| s.register != *dst),
             Node::LoadInt { addr, .. } => !group[0].store || self.pointers[addr.base.0 as usize].root != root,
-            Node::Let { .. } | Node::Wrap { .. } | Node::Integer { .. } | Node::Choose { .. } => true,
+            Node::Let { .. }
+            | Node::Wrap { .. }
+            | Node::Integer { .. }
+            | Node::Choose { .. }
+            | Node::FirstLane { .. } => true,
             Node::Loop(_) | Node::If { .. } => false,
         })
     }

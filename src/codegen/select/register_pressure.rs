@@ -108,6 +108,7 @@ fn registers(node: &Node, read: bool) -> Vec<u32> {
             }
         }),
         Node::Splat { dst, .. } if !read => out.push(dst.0),
+        Node::FirstLane { src, .. } if read => out.push(src.0),
         Node::If { body, .. } => out.extend(body.iter().flat_map(|n| registers(n, read))),
         _ => {}
     }

@@ -57,6 +57,7 @@ pub fn lanes_read(insts: &[Inst], vregs: u32) -> Vec<u8> {
                 Inst::VStore { ty, part: None, .. }
                 | Inst::VScatter { ty, part: None, .. }
                 | Inst::VStoreInterleaved { ty, .. } => ty.lanes,
+                Inst::FirstLane { .. } => 1,
                 Inst::VStore { part: Some(p), .. } | Inst::VScatter { part: Some(p), .. } => p.first + p.count,
                 Inst::VCopy { dst, ty, .. }
                 | Inst::VUnary { dst, ty, .. }

@@ -2,14 +2,13 @@
 //!
 //! In: an integer expression that is one for all lanes. Out: an affine form over variables that general-purpose registers hold. Loads,
 //! sums, products, extremes, masks and quotients by constants are computed there, as 64-bit integers that are brought back into their type
-//! where they may have left it; anything else is computed as a vector and read back from memory.
+//! where they may have left it; anything else is computed in a vector register, whose first lane becomes the integer.
 
 use crate::codegen::select::access::memory_type;
-use crate::codegen::select::grown;
 use crate::codegen::select::state::{Selected, Selector};
-use crate::codegen::select::tree::{MAX_DISPLACEMENT, Node, Pointer, Root};
+use crate::codegen::select::tree::Node;
 use crate::codegen::select::value::{dtype_of, dtype_range};
-use crate::codegen::vcode::{Addr, GprOp, Inst, Lane, VType};
+use crate::codegen::vcode::{GprOp, Lane, VType};
 use crate::expr::interval::{ceil_div, gcd};
 use crate::expr::narrow::shifted;
 use crate::expr::{Affine, BinaryOp, Bound, CompareOp, Expr};
@@ -39,22 +38,15 @@ impl Selector<'_> {
         if let Some(a) = self.try_integer(e)? {
             return Ok(a);
         }
-        // through memory: computed as a vector, read back as an integer
+        // computed as a vector, of which the first lane is the integer
         let saved = self.chunk;
         self.chunk.widest = 8;
         let v = self.value(e)?;
         let v = self.with_lane(v, Lane::I64)?;
         self.chunk = saved;
-        let slot = self.tree.scratch_bytes as i64;
-        self.tree.scratch_bytes = grown(slot, 8)? as u64;
-        let far = if slot < MAX_DISPLACEMENT { 0 } else { slot };
-        let base = self.pointer(Pointer { root: Root::Scratch, bytes: Affine::constant(far) });
-        let addr = Addr { base, index: None, disp: (slot - far) as i32 };
-        let ty = VType { lane: Lane::I64, lanes: 1 };
-        self.out.push(Node::Inst(Inst::VStore { src: v.reg, ty, mem: DType::I64, addr, part: None }));
         let var = self.fresh_var();
         self.facts.set_range(var, UNKNOWN);
-        self.out.push(Node::LoadInt { var, addr, mem: DType::I64 });
+        self.out.push(Node::FirstLane { var, ty: VType { lane: Lane::I64, lanes: 1 }, src: v.reg });
         Ok(Affine::var(var))
     }
 
@@ -325,14 +317,15 @@ mod tests {
     use crate::codegen::select::tests::check;
     use crate::codegen::vcode::{Function, Inst};
 
-    /// Bytes of memory through which subscripts pass, for AVX-512.
-    fn scratch(index: &str) -> u64 {
+    /// Subscripts that are computed in vector registers, for AVX-512.
+    fn vectors(index: &str) -> usize {
         let text = format!(
             "kernel p {{ P: u8[40] argument 0; Q: i32[40] argument 1; H: i32[1024] argument 2 written; L: i64[40] argument 3;
              U: u32[40] argument 4;
              for i in 0..40 {{ H[{index}] add = i32(1); }} }}"
         );
-        check(&parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}")), 1)[0].scratch_bytes
+        let functions = check(&parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}")), 1);
+        functions[0].insts.iter().filter(|i| matches!(i, Inst::FirstLane { .. })).count()
     }
 
     #[test]
@@ -353,7 +346,7 @@ mod tests {
             "@shl(and(index(i), i64(3)), and(cast i64(P[i]), i64(7)))",
             "@and((and(index(i), i64(15)) * shl(i64(1), and(cast i64(P[i]), i64(7)))), i64(1023))",
         ] {
-            assert_eq!(scratch(index), 0, "{index}");
+            assert_eq!(vectors(index), 0, "{index}");
         }
     }
 
@@ -369,7 +362,7 @@ mod tests {
             "@mod((U[i] * U[i]), u32(1000))",
             "@cast u8((Q[i] - i32(3)))",
         ] {
-            assert_eq!(scratch(index), 0, "{index}");
+            assert_eq!(vectors(index), 0, "{index}");
         }
     }
 
@@ -397,9 +390,9 @@ mod tests {
     #[test]
     fn integers_of_64_bits_that_wrap_are_not() {
         // a quotient is a product only for dividends of a known range
-        assert!(scratch("@mod(L[i], i64(10))") > 0);
+        assert!(vectors("@mod(L[i], i64(10))") > 0);
         // a product that 64 bits do not hold
-        assert!(scratch("@mod((U[i] * u32(2654435761)), u32(1000))") > 0);
+        assert!(vectors("@mod((U[i] * u32(2654435761)), u32(1000))") > 0);
     }
 
     #[test]

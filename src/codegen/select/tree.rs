@@ -54,6 +54,12 @@ pub enum Node {
         addr: Addr,
         mem: DType,
     },
+    /// `var =` the integer in the first lane.
+    FirstLane {
+        var: Var,
+        ty: VType,
+        src: Vreg,
+    },
     If {
         conditions: Vec<Affine>,
         body: Vec<Node>,
@@ -108,7 +114,8 @@ impl Node {
             | Node::Wrap { var, .. }
             | Node::Integer { var, .. }
             | Node::Choose { var, .. }
-            | Node::LoadInt { var, .. } => Some(*var),
+            | Node::LoadInt { var, .. }
+            | Node::FirstLane { var, .. } => Some(*var),
             Node::Inst(_) | Node::Splat { .. } | Node::Loop(_) | Node::If { .. } => None,
         }
     }
@@ -116,7 +123,7 @@ impl Node {
     /// Calls `f` on each affine form whose value the node needs in a register, those of its body too.
     pub fn visit_values(&self, f: &mut impl FnMut(&Affine)) {
         match self {
-            Node::Inst(_) | Node::LoadInt { .. } => {}
+            Node::Inst(_) | Node::LoadInt { .. } | Node::FirstLane { .. } => {}
             Node::Splat { value, .. } | Node::Let { value, .. } | Node::Wrap { value, .. } => f(value),
             Node::Integer { a, b, .. } => {
                 f(a);

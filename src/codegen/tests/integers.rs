@@ -43,6 +43,14 @@ fn forms(b: &mut Builder, x: Gpr, y: Gpr, form: usize) -> (Gpr, Gpr, Gpr) {
 /// All cases.
 pub fn all() -> Vec<Case> {
     let mut out = vec![];
+    for lane in LANES {
+        out.push(case(format!("first lane {lane:?}"), |b, x, _| {
+            let (ty, src, dst) = (VType { lane, lanes: 1 }, b.vreg(), b.gpr());
+            b.push(Inst::VSplat { dst: src, ty, src: x });
+            b.push(Inst::FirstLane { dst, ty, src });
+            dst
+        }));
+    }
     for op in INTEGERS {
         for form in 0..4 {
             out.push(case(format!("word {op:?} registers {form}"), |b, x, y| {

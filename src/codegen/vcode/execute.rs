@@ -215,6 +215,10 @@ impl Machine<'_> {
                 let value = self.gprs[src.index()] as u64;
                 self.write(dst, ty, |_| value);
             }
+            Inst::FirstLane { dst, ty, src } => {
+                let bits = lane(&self.vectors[src.index()], ty.lane, 0);
+                self.gprs[dst.index()] = if ty.lane == Lane::I32 { i64::from(bits as i32) } else { bits as i64 };
+            }
             Inst::VIota { dst, ty } => self.write(dst, ty, |i| i as u64),
             Inst::VUnary { op, dst, ty, a } => {
                 let a = self.vectors[a.index()];

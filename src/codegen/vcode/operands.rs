@@ -167,6 +167,8 @@ macro_rules! insts {
             VCopy Vector "{} = copy {} {}" { dst: Vreg (Def), ty: VType, src: Vreg (Use) }
             /// An integer register in every lane.
             VSplat Vector "{} = splat {} {}" { dst: Vreg (Def), ty: VType, src: Gpr (Use) }
+            /// The first lane, an integer of 32 or 64 bits, sign-extended.
+            FirstLane Vector "{} = lane {} {}" { dst: Gpr (Def), ty: VType, src: Vreg (Use) }
             /// 0, 1, 2 … as integers.
             VIota Vector "{} = iota {}" { dst: Vreg (Def), ty: VType }
             VUnary Vector "{} = {} {} {}" { dst: Vreg (Def), op: VUnary, ty: VType, a: Vreg (Use) }

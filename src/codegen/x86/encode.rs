@@ -182,7 +182,7 @@ mod tests {
             SCALAR_F32_TO_I64, SCALAR_F64_TO_I64, MASK_LOAD, B_TO_MASK, D_TO_MASK, Q_TO_MASK,
         ];
         let store = [
-            STORE_PS, STORE_PD, STORE_B, STORE_W, STORE_SS, STORE_SD, STORE_D, EXTRACT_128, EXTRACT_256, EXTRACT_B, EXTRACT_W, EXTRACT_D, EXTRACT_Q, NARROW_WB, NARROW_DB,
+            STORE_PS, STORE_PD, STORE_B, STORE_W, STORE_SS, STORE_SD, STORE_D, TO_GPR64, EXTRACT_128, EXTRACT_256, EXTRACT_B, EXTRACT_W, EXTRACT_D, EXTRACT_Q, NARROW_WB, NARROW_DB,
             NARROW_DW, NARROW_QB, NARROW_QD, F32_TO_F16,
         ];
         match op {
@@ -216,8 +216,8 @@ mod tests {
     fn widths(op: Op, evex: bool) -> Vec<Width> {
         use opcode::*;
         let all: &[Width] = match op {
-            LOAD_SS | LOAD_SD | STORE_SS | STORE_SD | FROM_GPR32 | FROM_GPR64 | STORE_D | INSERT_B | INSERT_W
-            | INSERT_D | INSERT_Q | EXTRACT_B | EXTRACT_W | EXTRACT_D | EXTRACT_Q | SCALAR_I64_TO_F32
+            LOAD_SS | LOAD_SD | STORE_SS | STORE_SD | FROM_GPR32 | FROM_GPR64 | STORE_D | TO_GPR64 | INSERT_B
+            | INSERT_W | INSERT_D | INSERT_Q | EXTRACT_B | EXTRACT_W | EXTRACT_D | EXTRACT_Q | SCALAR_I64_TO_F32
             | SCALAR_F32_TO_I64 | SCALAR_F64_TO_I64 | MASK_LOAD => &[Width::X],
             PERMUTE_128 => &[Width::Y],
             EXTRACT_128 | INSERT_128 | BROADCAST_128 | SHUFFLE_128 | PERMUTE_PS | PERMUTE_Q => &[Width::Y, Width::Z],
@@ -247,7 +247,7 @@ mod tests {
         use opcode::*;
         match op {
             FROM_GPR32 | FROM_GPR64 | SPLAT_B | SPLAT_W | SPLAT_D | SPLAT_Q | INSERT_B | INSERT_W | INSERT_D
-            | INSERT_Q | EXTRACT_B | EXTRACT_W | EXTRACT_D | EXTRACT_Q | STORE_D | SCALAR_I64_TO_F32 => {
+            | INSERT_Q | EXTRACT_B | EXTRACT_W | EXTRACT_D | EXTRACT_Q | STORE_D | TO_GPR64 | SCALAR_I64_TO_F32 => {
                 [reg, second, third % 16]
             }
             SCALAR_F32_TO_I64 | SCALAR_F64_TO_I64 => [reg % 16, second, third],

@@ -109,6 +109,7 @@ ops! {
     FROM_GPR32        "vmovd"          Both M0F P66 0x6e 0 0 4
     FROM_GPR64        "vmovq"          Both M0F P66 0x6e 1 1 8
     STORE_D           "vmovd"          Both M0F P66 0x7e 0 0 4
+    TO_GPR64          "vmovq"          Both M0F P66 0x7e 1 1 8
     MASK_LOAD_PS      "vmaskmovps"     Vex  M38 P66 0x2c 0 0 FULL
     MASK_LOAD_PD      "vmaskmovpd"     Vex  M38 P66 0x2d 0 0 FULL
     MASK_STORE_PS     "vmaskmovps"     Vex  M38 P66 0x2e 0 0 FULL

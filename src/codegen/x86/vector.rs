@@ -3,8 +3,8 @@
 use super::encode::{Encoding, Rm, Width};
 use super::memory::width;
 use super::opcode;
-use crate::codegen::emit::Vectors;
 use crate::codegen::emit::operand::{MemoryOperand, Source};
+use crate::codegen::emit::{Scalars, Vectors};
 use crate::codegen::instruction::TensorInstruction;
 use crate::codegen::regalloc::allocation::Needs;
 use crate::codegen::vcode::{Addr, Inst, Lane, ShiftOp, VBinary, VType, VUnary, Zip};
@@ -99,6 +99,16 @@ impl Vectors for Emitter<'_> {
         } else {
             self.op2(if lane <= 4 { opcode::FROM_GPR32 } else { opcode::FROM_GPR64 }, Width::X, d, s);
             self.op2(broadcast, w, d, d);
+        }
+    }
+
+    fn first_lane(&mut self, d: u8, s: u8, ty: VType) {
+        match ty.lane {
+            Lane::I32 => {
+                self.op2(opcode::STORE_D, Width::X, s, d);
+                self.extend(DType::I32, d, d);
+            }
+            _ => self.op2(opcode::TO_GPR64, Width::X, s, d),
         }
     }
 

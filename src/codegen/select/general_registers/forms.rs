@@ -69,6 +69,7 @@ impl Forms {
             Inst::VStore { src, ty, part, .. } if is_one_integer(ty) && is_first(part) => vec![src],
             Inst::VConst { dst, ty, .. } | Inst::VSplat { dst, ty, .. } if is_one_integer(ty) => vec![dst],
             Inst::VCopy { dst, ty, src } if is_one_integer(ty) => vec![src, dst],
+            Inst::FirstLane { ty, src, .. } if is_one_integer(ty) => vec![src],
             Inst::VUnary { dst, ty, a, op: VUnary::Abs | VUnary::Neg | VUnary::Not } if is_one_integer(ty) => {
                 vec![a, dst]
             }
@@ -273,6 +274,14 @@ impl<'a> Rewriter<'a> {
             }
             Inst::VSplat { dst, src, .. } => self.out.push(Inst::Copy { dst: self.register(dst), src }),
             Inst::VCopy { dst, src, .. } => self.copy(dst, src),
+            Inst::FirstLane { dst, ty, src } => {
+                // what was loaded is sign-extended
+                let signed = |mem| matches!(mem, DType::I32 | DType::I16 | DType::U16 | DType::I8 | DType::U8);
+                let loads = |at: usize| matches!(self.insts[at], Inst::VLoad { mem, .. } if signed(mem));
+                let wide = ty.lane == Lane::I64 || self.forms.definition(src, index).is_some_and(loads);
+                let src = self.register(src);
+                self.out.push(if wide { Inst::Copy { dst, src } } else { Inst::Extend { dst, mem: DType::I32, src } });
+            }
             Inst::VUnary { op, dst, ty, a } => self.unary(op, ty.lane, dst, a),
             Inst::VBinary { op, dst, ty, a, b } => self.binary(index, (op, ty.lane), dst, a, b),
             Inst::VShift { op, dst, ty, a, amount } => self.shift(index, (op, ty.lane), dst, a, amount),

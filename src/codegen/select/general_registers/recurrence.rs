@@ -1,13 +1,13 @@
 //! Iterations of innermost loops: their chains of dependences, and the instructions that keep ports busy.
 //!
 //! In: a loop without loops in it, and registers that may move. Out: the cycles of an iteration that moving saves: of the longest chain
-//! through its iterations, or of the operations where these take longer. Values that go through memory are not part of chains; what is
-//! in a conditional counts as if it always ran.
+//! through its iterations, or of the operations where these take longer. Values that go through memory are not part of chains, and general-purpose
+//! registers are only where a lane becomes a subscript; what is in a conditional counts as if it always ran.
 
 use super::forms::Forms;
 use crate::codegen::vcode::lanes::Lanes;
 use crate::codegen::vcode::operands::Class;
-use crate::codegen::vcode::{Function, Inst, ShiftOp, VBinary};
+use crate::codegen::vcode::{Function, GprOp, Inst, ShiftOp, VBinary};
 use crate::codegen::{Isa, Target};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
@@ -84,20 +84,40 @@ impl Innermost {
 /// Cycles of an iteration in the longest chain through vector registers.
 fn cycles(body: Range<usize>, function: &Function, target: &Target, forms: &Forms, moved: impl Fn(u32) -> bool) -> f64 {
     let insts: Vec<&Inst> = function.insts[body.clone()].iter().collect();
+    let subscripts = insts.iter().any(|inst| matches!(inst, Inst::FirstLane { .. }));
     let latency_of = |at: usize| {
         let (inst, index) = (insts[at], body.start + at);
         if inst.lanes().is_some() {
-            return None;
+            return subscripts.then_some(target.machine.load_latency as f64);
         }
-        let mut named = false;
-        inst.registers(|class, _, r| named |= class == Class::Vector && moved(r));
+        let (mut named, mut vectors) = (false, false);
+        inst.registers(|class, _, r| {
+            vectors |= class == Class::Vector;
+            named |= class == Class::Vector && moved(r);
+        });
+        if !vectors {
+            return Some(word_latency(inst, target));
+        }
         Some(match (forms.dividend_of_part(index), forms.dividend(index)) {
             (Some(dividend), _) if moved(dividend.0) => 0.0,
             (_, Some(dividend)) if moved(dividend.0) => quotient_latency(target),
             _ => latency(inst, target, named),
         })
     };
-    longest_chain(&insts, |class| class == Class::Vector, latency_of)
+    longest_chain(&insts, |class| subscripts || class == Class::Vector, latency_of)
+}
+
+/// Cycles until the result of an instruction on general-purpose registers alone can be used.
+pub fn word_latency(inst: &Inst, target: &Target) -> f64 {
+    let machine = &target.machine;
+    match inst {
+        _ if inst.address().is_some() => machine.load_latency as f64,
+        Inst::Int { op: GprOp::Mul, .. } | Inst::Word { op: GprOp::Mul, .. } => machine.word_product_latency,
+        Inst::Int { op: GprOp::DivFloor, .. } => quotient_latency(target),
+        Inst::Choose { .. } => 2.0 * machine.word_latency,
+        Inst::Imm { .. } | Inst::Copy { .. } => 0.0,
+        _ => machine.word_latency,
+    }
 }
 
 /// Cycles of an iteration of a loop with this body in the longest chain of dependences through registers of the classes that are
@@ -137,6 +157,7 @@ pub fn latency(inst: &Inst, target: &Target, moved: bool) -> f64 {
     let simple = if moved { machine.word_latency } else { machine.integer_latency };
     match inst {
         Inst::VCopy { .. } | Inst::VConst { .. } | Inst::VSplat { .. } => 0.0,
+        Inst::FirstLane { .. } if moved => machine.word_latency,
         Inst::VConvert { to, from, .. } if to.lane.is_float() || from.is_float() => product,
         Inst::VBinary { op: VBinary::Mul | VBinary::MulPairs, .. } if moved => machine.word_product_latency,
         Inst::VBinary { op: VBinary::Min | VBinary::Max, .. } if moved => 2.0 * simple,

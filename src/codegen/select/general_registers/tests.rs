@@ -255,3 +255,28 @@ fn operations_decide_where_chains_are_short() {
     assert_eq!(count(&format!("if lt r2, 3 {{\n{sum}\n}}")), (0, 2));
     moved(&of("i16", &format!("if lt r2, 3 {{\n{sum}\n}}"), true));
 }
+
+#[test]
+fn a_lane_that_becomes_a_subscript_moves() {
+    // states of an automaton, each the subscript of the next
+    for (read, width) in [("i32", "i32"), ("u8", "i32"), ("i64", "i64")] {
+        let text = format!(
+            "function f (serial, 8 gpr, 4 vector registers, 0 scratch bytes) {{
+               r0 = argument 0
+               r1 = argument 1
+               r2 = 8
+               v0 = const {width}x1 #3
+               loop r2 (at least once) {{
+                 r3 = lane {width}x1 v0
+                 r4 = and r3, 7
+                 v0 = load {width}x1 {read} [r0 + {}*r4]
+                 store {width}x1 {width} v0, [r1]
+                 r1 = add r1, 8
+               }}
+             }}",
+            if read == "u8" { 2 } else { width.trim_start_matches('i').parse::<usize>().unwrap() / 8 },
+        );
+        let function = text::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}")).remove(0);
+        assert_eq!(moved(&function).1, 0, "{text}");
+    }
+}

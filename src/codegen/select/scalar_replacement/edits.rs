@@ -23,6 +23,8 @@ pub struct FirstLoad {
 pub struct Edits {
     pub removed: FxHashSet<usize>,
     pub copied: FxHashMap<usize, Inst>,
+    /// Nodes in the place of loads into general-purpose registers.
+    pub integers: FxHashMap<usize, Node>,
     pub renamed: FxHashMap<Vreg, Vreg>,
     pub after: Vec<(usize, Node)>,
     /// Copies at the end, all at once: destination, source.
@@ -37,6 +39,9 @@ impl Edits {
         for (index, mut node) in body.into_iter().enumerate() {
             if let Some(copy) = self.copied.remove(&index) {
                 node = Node::Inst(copy);
+            }
+            if let Some(integer) = self.integers.remove(&index) {
+                node = integer;
             }
             if !self.removed.contains(&index) {
                 self.rename(&mut node);
@@ -86,6 +91,7 @@ impl Edits {
                 }
             }),
             Node::If { body, .. } | Node::Loop(Loop { body, .. }) => body.iter_mut().for_each(|n| self.rename(n)),
+            Node::FirstLane { src, .. } => *src = self.resolve(*src),
             _ => {}
         }
     }

@@ -55,6 +55,7 @@ pub fn instructions(nodes: &[Node], f: &mut impl FnMut(&Inst)) {
         match node {
             Node::Inst(inst) => f(inst),
             Node::Splat { dst, ty, .. } => f(&Inst::VSplat { dst: *dst, ty: *ty, src: Gpr(0) }),
+            Node::FirstLane { ty, src, .. } => f(&Inst::FirstLane { dst: Gpr(0), ty: *ty, src: *src }),
             Node::Loop(Loop { body, .. }) | Node::If { body, .. } => instructions(body, f),
             Node::Let { .. }
             | Node::Wrap { .. }

@@ -359,9 +359,12 @@ impl<'a> Copies<'a> {
             Node::Inst(inst) => before(&stores, at).iter().all(|s| !may_read(inst, s, self.pointers)),
             Node::LoadInt { addr, .. } => before(&stores, at).iter().all(|s| !shares_root(*addr, s, self.pointers)),
             Node::Loop(_) | Node::If { .. } => false,
-            Node::Splat { .. } | Node::Let { .. } | Node::Wrap { .. } | Node::Integer { .. } | Node::Choose { .. } => {
-                true
-            }
+            Node::Splat { .. }
+            | Node::Let { .. }
+            | Node::Wrap { .. }
+            | Node::Integer { .. }
+            | Node::Choose { .. }
+            | Node::FirstLane { .. } => true,
         })
     }
 

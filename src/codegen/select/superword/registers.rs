@@ -34,6 +34,7 @@ impl Registers {
             match node {
                 Node::Loop(Loop { body, .. }) | Node::If { body, .. } => self.note(body, seen),
                 Node::Splat { dst, ty, .. } => self.note_uniform(*dst, None, *ty, seen),
+                Node::FirstLane { src, .. } => self.uses[src.index()] += 1,
                 Node::Inst(inst) => {
                     inst.registers(|class, access, r| {
                         if class == Class::Vector && access.reads() {
