@@ -24,7 +24,7 @@ use crate::codegen::Target;
 use crate::codegen::select::register_pressure::RegisterPressure;
 use crate::codegen::select::tree::{Loop, MAX_DISPLACEMENT, Node, Pointer, Tree};
 use crate::codegen::vcode::operands::Class;
-use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Vreg};
+use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, VType, Vreg};
 use crate::expr::interval::Facts;
 use crate::expr::{Affine, Bound, Var};
 use accesses::{Accesses, Reference, Shape, is_apart};
@@ -309,6 +309,10 @@ impl Pass<'_> {
         for &(c, distance) in consumers {
             let Some((dst, ..)) = references[c].value else { continue };
             let src = if distance == 0 { value } else { carried[distance as usize - 1] };
+            if let Node::LoadInt { var, .. } = l.body[references[c].at] {
+                edits.integers.insert(references[c].at, Node::FirstLane { var, ty: VType { lanes: 1, ..ty }, src });
+                continue;
+            }
             if self.registers.is_single(dst) {
                 edits.removed.insert(references[c].at);
                 edits.renamed.insert(dst, src);
@@ -323,11 +327,15 @@ impl Pass<'_> {
         for (k, &dst) in (1..).zip(&carried) {
             // The first iteration that reads this register, and a load of its address there.
             let first = consumers.iter().filter(|c| c.1 >= k).min_by_key(|c| c.1 - k);
-            if let Some(&(c, distance)) = first
-                && let Node::Inst(load) = &l.body[references[c].at]
-            {
-                edits.first.push(FirstLoad { dst, load: load.clone(), iteration: distance - k, ty });
-            }
+            let Some(&(c, distance)) = first else { continue };
+            let load = match &l.body[references[c].at] {
+                Node::Inst(load) => load.clone(),
+                &Node::LoadInt { addr, mem, .. } => {
+                    Inst::VLoad { dst, ty: VType { lanes: 1, ..ty }, mem, addr, part: None }
+                }
+                _ => continue,
+            };
+            edits.first.push(FirstLoad { dst, load, iteration: distance - k, ty });
         }
     }
 

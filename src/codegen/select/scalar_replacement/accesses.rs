@@ -5,7 +5,7 @@
 use crate::codegen::select::scalar_replacement::registers::{Registers, instructions, read_anywhere};
 use crate::codegen::select::table::SHUFFLED;
 use crate::codegen::select::tree::{Node, Pointer, Root};
-use crate::codegen::vcode::{Inst, Lane, LaneRange, VType, Vreg};
+use crate::codegen::vcode::{Addr, Inst, Lane, LaneRange, VType, Vreg};
 use crate::expr::interval::Facts;
 use crate::expr::{Affine, Var};
 use crate::runtime::DType;
@@ -42,6 +42,8 @@ pub struct Reference {
     pub span: (i64, i64),
     /// Bytes from one lane to the next and of one element, where lanes are not neighbours.
     pub strided: Option<(i64, i64)>,
+    /// Read as an integer into a general-purpose register: the register of `value` stands for none.
+    pub integer: bool,
     /// Register, shape and lanes in use, for accesses that run in every iteration and move memory as it is.
     pub value: Option<(Vreg, Shape, u8)>,
 }
@@ -63,6 +65,9 @@ impl Accesses {
         for (index, node) in body.iter().enumerate() {
             match node {
                 Node::Inst(inst) => out.add(inst, index, true, pointers, registers),
+                Node::LoadInt { addr, mem, .. } if addr.index.is_none() => {
+                    out.all.extend(integer(index, addr, *mem, pointers))
+                }
                 Node::If { body, .. } => {
                     instructions(body, &mut |inst| out.add(inst, index, false, pointers, registers))
                 }
@@ -129,8 +134,18 @@ impl Accesses {
             }
             _ => None,
         };
-        self.all.push(Reference { at, store, root: pointer.root, bytes, span, strided, value });
+        self.all.push(Reference { at, store, root: pointer.root, bytes, span, strided, integer: false, value });
     }
+}
+
+/// An integer that is read into a general-purpose register; `None` for types of which vector registers hold something else.
+fn integer(at: usize, addr: &Addr, mem: DType, pointers: &[Pointer]) -> Option<Reference> {
+    let lane = [Lane::I32, Lane::I64].into_iter().find(|&lane| is_plain(mem, lane))?;
+    let pointer = &pointers[addr.base.0 as usize];
+    let bytes = pointer.bytes.clone().offset(addr.disp.into());
+    let value = Some((Vreg(u32::MAX), Shape::Element { lane, mem }, 1));
+    let span = (0, mem.bytes() as i64);
+    Some(Reference { at, store: false, root: pointer.root, bytes, span, strided: None, integer: true, value })
 }
 
 /// Returns true if the write `w`, at a value of `var` that is `back` less, is nowhere near the read `c`. Variables that are

@@ -85,6 +85,8 @@ impl LoopBody<'_> {
             let (r, ..) = references[c].value?;
             let (.., lanes) = references[reuse.generator].value?;
             let enough = match references[c].value?.1 {
+                // a load is as near as a register of another class, a store and a load after it are not
+                _ if references[c].integer => references[reuse.generator].store,
                 // a load has zeros in the lanes beyond its part, the register of a store has anything
                 Shape::Lanes { part: Some(p), .. } => {
                     !references[reuse.generator].store || self.registers.lanes_read(r) <= p.count
@@ -114,7 +116,7 @@ impl LoopBody<'_> {
         let farthest = if consumer.bytes.terms.iter().any(|t| defined.contains(&t.0)) { 0 } else { farthest };
         let advance = consumer.bytes.coefficient(l.var) * l.step;
         let distance = |g: &Reference| -> Option<i64> {
-            if g.root != consumer.root || g.bytes.terms != consumer.bytes.terms || g.value?.1 != shape {
+            if g.integer || g.root != consumer.root || g.bytes.terms != consumer.bytes.terms || g.value?.1 != shape {
                 return None;
             }
             let ahead = g.bytes.constant - consumer.bytes.constant;

@@ -59,6 +59,33 @@ fn a_stored_value_is_read_from_its_register_in_the_next_iteration() {
 }
 
 #[test]
+fn a_stored_subscript_is_read_from_its_register() {
+    let integers = |body: &str| {
+        let text = format!(
+            "kernel p {{ P: i32[90] argument 0 written; B: i32[90][8] argument 1; Q: i32[90] argument 2 written;
+             for i in 1..9 {{ for t in i..60 {{ {body} }} }} }}"
+        );
+        let nest = parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        check(&nest, 1);
+        let (target, nest) = (Target::avx512(), simplify::simplify(&nest));
+        let prepared = prepare::prepare(&nest, &target);
+        let locals = vec![LocalMode::Registers { blend: false }; prepared.nest.buffers.len()];
+        let selector = Selector::new(&prepared.nest, &target, &prepared.widths, &locals);
+        let tree = selector.phase(&prepared.nest.body[0]).ok().expect("a tree");
+        let loads = |tree: &Tree| format!("{:?}", tree.nodes).matches("LoadInt {").count();
+        (loads(&tree), loads(&replace_scalars(tree, &target)))
+    };
+    let before = integers("P[t] = B[t][@and(P[t - 1], i32(7))];");
+    assert!(before.0 > 0 && before.1 == 0, "{before:?}");
+    // another one may be written in between
+    let clobbered = integers("P[t] = B[t][@and(P[t - 1], i32(7))]; P[@and(Q[t], i32(7))] = i32(3);");
+    assert!(clobbered.1 > 0, "{clobbered:?}");
+    // what is loaded only is loaded twice
+    let loaded = integers("Q[t] = (P[t] + B[t][@and(P[t], i32(7))]);");
+    assert_eq!(loaded.0, loaded.1);
+}
+
+#[test]
 fn distances_up_to_the_limit_move_through_registers() {
     assert_loads("for i in 1..9 { for j in i + 4..60 { A[i][j] = (A[i][j - 2] + B[i][j]); } }", 2, 1);
     assert_loads("for i in 1..9 { for j in i + 4..60 { A[i][j] = (A[i][j - 4] + A[i][j - 1]); } }", 2, 0);
