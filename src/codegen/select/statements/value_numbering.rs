@@ -126,7 +126,8 @@ impl Selector<'_> {
             integers: std::mem::replace(&mut self.integers, before.integers),
             branches: std::mem::replace(&mut self.branches, before.branches),
         };
-        self.values.retain(|k, v| v.span.is_none() || after.values.contains_key(k));
+        // what the branch wrote and read again has another register
+        self.values.retain(|k, v| v.span.is_none() || after.values.get(k).is_some_and(|now| now.reg == v.reg));
         self.integers.retain(|i| after.integers.contains(i));
         self.branches.retain(|b| after.branches.contains(b));
     }
