@@ -137,16 +137,19 @@ impl Pass<'_> {
         groups.sort_by_key(|group| ends(group).1 - ends(group).0);
         let mut places: FxHashMap<usize, Vec<Node>> = FxHashMap::default();
         let mut held = vec![0; body.len()];
+        let mut moved: Vec<(Strided, usize)> = vec![];
         for group in groups {
             let (first, last) = ends(&group);
+            let place = if group[0].store { last } else { first };
             // The vectors of a group wait in registers from its first access to its last. Groups that overlap may fill half of the
             // registers where each load could stand alone, for one load more.
             let most = held[first..last].iter().max().copied().unwrap_or(0);
             let alone = !group[0].store && group[0].distance == 2 && group[0].word().is_none();
             let crowded = alone && most > 0 && most + group.len() > self.registers / 2;
-            if crowded || !self.is_free(&body, &group, first..last + 1) {
+            if crowded || !self.is_free(&body, &group, first..last + 1) || self.changes_order(&moved, &group, place) {
                 continue;
             }
+            moved.extend(group.iter().map(|s| (*s, place)));
             held[first..last].iter_mut().for_each(|n| *n += group.len());
             match group[0].store {
                 true => {
@@ -167,6 +170,16 @@ impl Pass<'_> {
         }
         let replaced = |(index, node)| places.remove(&index).unwrap_or_else(|| vec![node]);
         body.into_iter().enumerate().flat_map(replaced).collect()
+    }
+
+    /// Returns true if an access of a group that stands at `place` would change places with one that was moved, of memory that one of them
+    /// writes. `moved` has the places of the accesses of other groups.
+    fn changes_order(&self, moved: &[(Strided, usize)], group: &[Strided], place: usize) -> bool {
+        let root = |s: &Strided| self.pointers[s.addr.base.0 as usize].root;
+        let meet =
+            |a: &Strided, b: &Strided| (a.store || b.store) && root(a) == root(b) && !a.lanes().is_apart(&b.lanes());
+        let passes = |s: &Strided| moved.iter().any(|(m, there)| (m.at < s.at) != (*there < place) && meet(m, s));
+        group.iter().any(passes)
     }
 
     /// Returns true if all of a group may be loaded at its first access, or stored at its last.
