@@ -91,6 +91,45 @@ fn f32s(values: &[f32]) -> Tensor {
     Tensor::new(&[values.len() as i64], values)
 }
 
+#[test]
+fn an_element_that_a_branch_stores_is_read_behind_it() {
+    let text = "loop p() {
+        in f32 b[16]
+        inout f32 d[16], c[16], s[1]
+        for t in 0..2 for i in 0..16 {
+            for j in 0..2 * t { s[0] = b[i]
+                c[i] = s[0] }
+            d[i] = s[0]
+        }
+    }";
+    let b: Vec<f32> = (0..16).map(|i| (i * 7 % 11) as f32).collect();
+    let zeros = f32s(&[0.0; 16]);
+    let given = [("b", &f32s(&b)), ("d", &zeros), ("c", &zeros), ("s", &f32s(&[99.0]))];
+    outputs(text, &given).iter().for_each(|d| assert_eq!(d.to_vec::<f32>(), b));
+}
+
+#[test]
+fn a_column_is_read_after_it_was_stored() {
+    // the stores of both columns are joined, and so are the loads
+    let text = "loop p() {
+        in i32 b[17][2], c[17][2], p[17][2]
+        inout i32 a[17][2], g[5][2]
+        for i in 0..17 for j in 0..2 step -1 {
+            a[i][j] = b[i][j]
+            if p[i][j] >= 0 && p[i][j] < 5 g[p[i][j]][j] = 1
+        }
+        for i in 0..17 for j in 0..2 a[i][j] += c[i][j]
+    }";
+    let tensor =
+        |rows: i64, f: &dyn Fn(i32) -> i32| Tensor::new(&[rows, 2], &(0..2 * rows as i32).map(f).collect::<Vec<i32>>());
+    let (b, c, p) = (tensor(17, &|i| i * 7), tensor(17, &|i| 1000 - i), tensor(17, &|i| i % 8 - 2));
+    let (a, g) = (tensor(17, &|i| -i), tensor(5, &|_| 0));
+    let sums: Vec<i32> = (0..34).map(|i| i * 7 + 1000 - i).collect();
+    for found in outputs(text, &[("b", &b), ("c", &c), ("p", &p), ("a", &a), ("g", &g)]) {
+        assert_eq!(found.to_vec::<i32>(), sums);
+    }
+}
+
 /// Statements over a matrix `p, c, v` of N rows, vectors `x` of M and `y` of N elements.
 fn check(m: &Matrix, arrays: &str, statements: &str, expected: impl Fn(&[f32], &mut [f32])) {
     let x: Vec<f32> = (0..m.columns).map(|i| (i * 7 % 11) as f32 - 5.0).collect();

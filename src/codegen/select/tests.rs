@@ -572,7 +572,6 @@ fn scalar_statements_compute_in_one_lane() {
     assert_eq!(count(&f[0], wide), 0, "{}", f[0]);
 }
 
-mod branches;
 mod literals;
 mod narrow;
 mod pairs;

@@ -50,17 +50,6 @@ fn elements_that_fill_a_stretch_are_moved_as_neighbours() {
 }
 
 #[test]
-fn a_load_that_moves_does_not_pass_a_store_that_moves() {
-    // The first column is loaded between the stores of both, and the second one, of which the first store was, with it.
-    let text = "kernel p { A: i32[17][2] argument 0 written; B: i32[17][2] argument 1; C: i32[17][2] argument 2;
-        parallel once in 0..1 { for i in 0..1 {
-          for j in -1..1 { vector v in 0..16 { A[16*i + v][-j] = B[16*i + v][-j]; } }
-          for k in 0..2 { vector w in 0..16 { A[16*i + w][k] add = C[16*i + w][k]; } }
-        } } }";
-    check(&parse::nest(text).unwrap_or_else(|e| panic!("{e}\n{text}")), 3);
-}
-
-#[test]
 fn columns_are_loaded_by_rows_and_transposed() {
     let columns = |n: i64, rest: &str| {
         counts(&format!("parallel i in 0..2 {{ unroll k in 0..{n} {{ vector v in 0..16 {{ {rest} }} }} }}"), 2)
