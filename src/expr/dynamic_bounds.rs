@@ -142,7 +142,7 @@ fn affine(e: &Expr) -> Option<Affine> {
 }
 
 /// The comparison of the same operands in the other order.
-fn swapped(op: CompareOp) -> CompareOp {
+pub fn swapped(op: CompareOp) -> CompareOp {
     match op {
         CompareOp::Lt => CompareOp::Gt,
         CompareOp::Le => CompareOp::Ge,

@@ -6,6 +6,7 @@
 //! and holds for nearly all of them or changes rarely, so that processors predict it; other conditions stay selections.
 
 use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
+use crate::expr::dynamic_bounds::{conjunction, swapped};
 use crate::expr::narrow::{Interval, dtype_range};
 use crate::expr::scalar::Value;
 use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, CompareOp, Expr, Index, Scalar, Var};
@@ -148,17 +149,6 @@ fn unchanged(op: BinaryOp, dtype: DType) -> Option<Scalar> {
     if negative { Some(Scalar::of(dtype, -0.0)) } else { Scalar::neutral(op, dtype).ok() }
 }
 
-/// The operands of a conjunction.
-fn conjunction<'a>(e: &'a Expr, out: &mut Vec<&'a Expr>) {
-    match e {
-        Expr::Binary(BinaryOp::And, a, b) => {
-            conjunction(a, out);
-            conjunction(b, out);
-        }
-        e => out.push(e),
-    }
-}
-
 /// The operand of conversions to i64.
 fn widened(mut e: &Expr) -> &Expr {
     while let Expr::Cast(DType::I64, inner) = e {
@@ -196,7 +186,7 @@ fn limits(e: &Expr, value: &Expr) -> Option<Interval> {
     let Expr::Compare(op, a, b) = e else { return None };
     let (op, limit) = match (widened(a) == value, widened(b) == value) {
         (true, _) => (*op, number(b)?),
-        (_, true) => (mirrored(*op), number(a)?),
+        (_, true) => (swapped(*op), number(a)?),
         _ => return None,
     };
     match op {
@@ -206,16 +196,6 @@ fn limits(e: &Expr, value: &Expr) -> Option<Interval> {
         CompareOp::Ge => Some((limit, i64::MAX)),
         CompareOp::Eq => Some((limit, limit)),
         CompareOp::Ne => None,
-    }
-}
-
-fn mirrored(op: CompareOp) -> CompareOp {
-    match op {
-        CompareOp::Lt => CompareOp::Gt,
-        CompareOp::Le => CompareOp::Ge,
-        CompareOp::Gt => CompareOp::Lt,
-        CompareOp::Ge => CompareOp::Le,
-        op => op,
     }
 }
 
