@@ -44,6 +44,7 @@ pub mod math;
 pub mod matrices;
 pub mod memory_operand;
 pub mod narrow;
+mod overlapping;
 pub mod pairs;
 mod peeling;
 pub mod point_loops;

@@ -37,6 +37,7 @@ pub fn flatten(tree: Tree, name: String, parallel: Option<i64>) -> Result<Functi
         registers: FxHashMap::default(),
         values: FxHashMap::default(),
         intervals: Intervals::default(),
+        expected: &tree.expected,
         range: None,
     };
     for pointer in free_pointers(&tree.nodes, &tree.pointers) {
@@ -155,6 +156,8 @@ struct Flattener<'a> {
     registers: FxHashMap<Pointer, Gpr>,
     values: FxHashMap<Var, Gpr>,
     intervals: Intervals,
+    /// Forms of conditions, with what they are expected to be.
+    expected: &'a [(Affine, i64)],
     /// The first iteration of the call and the one behind its last.
     range: Option<(Gpr, Gpr)>,
 }
@@ -235,10 +238,18 @@ impl Flattener<'_> {
         for c in conditions {
             // Σ + constant ≥ 0, written as Σ ≥ -constant
             let linear = c.clone().offset(-c.constant);
+            let opposite = linear.clone().scale(-1);
+            let expected = |form: &Affine| self.expected.iter().find(|(known, _)| known == form).map(|known| known.1);
+            let (of, of_opposite) = (expected(&linear), expected(&opposite));
             let (op, a, b) = match linear.terms[..] {
                 [(v, -1)] => (CompareOp::Le, self.value(v)?, c.constant),
+                _ if of_opposite.is_some() => (CompareOp::Le, self.affine(&opposite)?, c.constant),
                 _ => (CompareOp::Ge, self.affine(&linear)?, -c.constant),
             };
+            let iterations = if op == CompareOp::Le { of_opposite } else { of };
+            if let Some(iterations) = iterations {
+                self.push(Inst::Expect { count: a, iterations });
+            }
             self.writer.start_if(op, a, Operand::Imm(b));
         }
         Ok(conditions.len())

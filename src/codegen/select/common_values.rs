@@ -182,7 +182,7 @@ mod tests {
 
     fn shared(nodes: Vec<Node>) -> Vec<Node> {
         let root = |slot| Pointer { root: Root::Argument(slot), bytes: Affine::constant(0) };
-        share(Tree { nodes, pointers: vec![root(0), root(1)], vregs: 10, scratch_bytes: 0 }).nodes
+        share(Tree { nodes, pointers: vec![root(0), root(1)], vregs: 10, ..Tree::default() }).nodes
     }
 
     #[test]

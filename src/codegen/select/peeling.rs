@@ -9,6 +9,7 @@ use crate::codegen::Target;
 use crate::codegen::loopnest::dynamic_loops::{Tile, by_widths, substituted, vector_of};
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::masked_stores::stores_where;
+use crate::codegen::select::overlapping::{Elements, overlapping};
 use crate::codegen::select::strip_mine::copy_with;
 use crate::expr::interval::Facts;
 use crate::expr::{Affine, Bound, BufferId, Var};
@@ -57,7 +58,12 @@ impl Peeler<'_> {
             return None;
         }
         if !inner.iter().all(|s| self.is_masked(s, (*lane, *step))) || updates(inner, |b| self.nest.buffer(b).kind) {
-            return self.narrower((*var, *step), (&first.affine, &end.affine), *lane, inner);
+            let (first, stop) = (&first.affine, &end.affine);
+            let elements = Elements { tile: *var, lane: *lane, width: *step, first, stop, body: inner };
+            if let Some(parts) = overlapping(self.nest, &elements) {
+                return Some(parts);
+            }
+            return self.narrower((*var, *step), (first, stop), *lane, inner);
         }
         if self.expected_extent(first, end).is_some_and(|n| n < *step) {
             return None;

@@ -311,6 +311,7 @@ impl<'a> Selector<'a> {
         if dynamic.is_empty() {
             body(self)?;
         } else {
+            dynamic.iter().for_each(|c| self.expect_condition(c));
             dynamic.iter().for_each(|c| self.facts.assume(c.clone()));
             self.settle_all();
             let outer = std::mem::take(&mut self.out);

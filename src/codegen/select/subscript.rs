@@ -106,6 +106,18 @@ impl Selector<'_> {
         }
     }
 
+    /// Notes what the form of a condition is expected to be, where it follows from integers that were read and is the same in all
+    /// iterations around.
+    pub(super) fn expect_condition(&mut self, condition: &Affine) {
+        let form = condition.clone().offset(-condition.constant);
+        let Some(Bound { affine, divisor }) = self.expected_value(&form) else { return };
+        let opposite = form.clone().scale(-1);
+        let is_known = self.tree.expected.iter().any(|(known, _)| [&form, &opposite].contains(&known));
+        if affine.is_constant() && !is_known {
+            self.tree.expected.push((form, affine.constant.div_euclid(divisor)));
+        }
+    }
+
     /// A form with what is expected of the integers that were read; `None` where it has none.
     fn expected_value(&self, form: &Affine) -> Option<Bound> {
         let (mut out, mut any) = (Bound { affine: Affine::constant(form.constant), divisor: 1 }, false);

@@ -104,6 +104,8 @@ pub struct Tree {
     pub pointers: Vec<Pointer>,
     pub vregs: u32,
     pub scratch_bytes: u64,
+    /// Forms of conditions that follow from data, with what costs take them to be.
+    pub expected: Vec<(Affine, i64)>,
 }
 
 impl Node {

@@ -114,7 +114,7 @@ macro_rules! insts {
             Prefetch Scalar "prefetch {}" { addr: Addr (Use) }
 
             // ---- control
-            /// Does nothing; the loop that follows is expected to have so many iterations.
+            /// Does nothing; `count`, which a loop or a conditional that follows reads, is expected to be so many.
             Expect Scalar "expect {}, {}" { count: Gpr (Use), iterations: i64 }
             /// Runs the body `count` times (count is a copy that the loop owns and counts down); not at all when `count ≤ 0`.
             /// `at_least_once` says that the check at the head can be left out.
