@@ -402,8 +402,18 @@ impl Flattener<'_> {
             }
             (Operand::Reg(lower), count)
         } else {
-            let (lower, upper) = (self.bound(&l.lower, GprOp::Max)?, self.bound(&l.upper, GprOp::Min)?);
-            (lower, self.count(lower, upper, l.step, values))
+            let lower = self.bound(&l.lower, GprOp::Max)?;
+            let count = match one_by_one(l) {
+                Some(extent) => {
+                    let rounded = self.affine(&extent.offset(l.step - 1))?;
+                    self.steps(rounded, l.step, values)
+                }
+                None => {
+                    let upper = self.bound(&l.upper, GprOp::Min)?;
+                    self.count(lower, upper, l.step, values)
+                }
+            };
+            (lower, count)
         };
         // a loop that is empty has no values, and any interval
         self.intervals.set(l.var, values.map(|(lower, upper)| (lower.0, lower.0.max(upper.1.saturating_sub(1)))));
@@ -458,14 +468,26 @@ impl Flattener<'_> {
                 self.int(GprOp::Sub, dst, l)
             }
         };
+        let rounded = if step == 1 { extent } else { self.int(GprOp::Add, extent, Operand::Imm(step - 1)) };
+        self.steps(rounded, step, values)
+    }
+
+    /// `⌊rounded / step⌋`, of an extent with `step - 1` more.
+    fn steps(&mut self, rounded: Gpr, step: i64, values: Option<(Interval, Interval)>) -> Gpr {
         if step == 1 {
-            return extent;
+            return rounded;
         }
-        let rounded = self.int(GprOp::Add, extent, Operand::Imm(step - 1));
         let interval = values.and_then(|(lower, upper)| {
             let ends = (upper.0.checked_sub(lower.1)?, upper.1.checked_sub(lower.0)?);
             Some((ends.0.checked_add(step - 1)?, ends.1.checked_add(step - 1)?))
         });
         self.quotient(rounded, interval, step)
     }
+}
+
+/// The elements from one bound to the other, where both are variables with constants: the difference of the variables may be there.
+fn one_by_one(l: &Loop) -> Option<Affine> {
+    let ([first], [end]) = (&l.lower[..], &l.upper[..]) else { return None };
+    let is_variable = |b: &Bound| b.divisor == 1 && matches!(b.affine.terms[..], [(_, 1)]);
+    (l.step > 1 && is_variable(first) && is_variable(end)).then(|| end.affine.add_scaled(&first.affine, -1))
 }

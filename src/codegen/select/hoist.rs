@@ -6,16 +6,18 @@
 
 use crate::codegen::select::register_pressure::{RegisterPressure, defined, used};
 use crate::codegen::select::tree::{Loop, Node, Pointer, Root};
-use crate::codegen::vcode::Vreg;
+use crate::codegen::vcode::{Inst, Vreg};
 use crate::expr::{Affine, Var};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Moves the invariant instructions of a loop before it. `carried` has the registers of values that a later iteration loads.
+/// Moves the invariant instructions of a loop before it. `carried` has the registers of values that a later iteration loads; `is_inside` is
+/// true for addresses of so many bytes that may be loaded where the loop is empty.
 pub fn hoist_invariants(
     mut l: Loop,
     registers: usize,
     pointers: &[Pointer],
     carried: impl Fn(&Loop) -> usize,
+    is_inside: impl Fn(&Pointer, i64) -> bool,
 ) -> Vec<Node> {
     if l.body.iter().any(|n| matches!(n, Node::Loop(_) | Node::If { .. })) {
         return vec![Node::Loop(l)];
@@ -48,7 +50,9 @@ pub fn hoist_invariants(
                             loads
                                 && inst.only_computes()
                                 && !moves(&p.bytes)
-                                && (l.at_least_once || p.bytes.is_constant())
+                                && (l.at_least_once
+                                    || p.bytes.is_constant()
+                                    || matches!(inst, Inst::VBroadcast { .. }) && is_inside(p, a.disp.into()))
                                 && !stored.contains(&p.root)
                         }
                     },

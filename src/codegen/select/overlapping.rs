@@ -259,4 +259,20 @@ mod tests {
             assert!(count == a && op.holds(&iterations, &least) == first, "{f}");
         }
     }
+
+    #[test]
+    fn the_loop_over_whole_vectors_holds_nothing_that_stays() {
+        let f = &lower(&rows(30, "V[t + k] = (V[t + k] / S[i]);"), &Target::avx512()).unwrap()[0];
+        let (mut body, mut inside) = (vec![], false);
+        for inst in &f.insts {
+            match inst {
+                Inst::LoopStart { .. } => (body, inside) = (vec![], true),
+                Inst::LoopEnd => break,
+                inst if inside => body.push(inst),
+                _ => {}
+            }
+        }
+        let quotient = |i: &&Inst| matches!(i, Inst::VQuotient { .. });
+        assert!(body.len() == 4 && body.iter().any(quotient), "{f}");
+    }
 }

@@ -12,13 +12,13 @@ mod slots;
 mod value_numbering;
 
 use crate::codegen::Target;
-use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
+use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::backward::is_backward;
 use crate::codegen::select::hoist::hoist_invariants;
 use crate::codegen::select::scalar_replacement::reuse::carried_registers;
 use crate::codegen::select::state::Frame;
 use crate::codegen::select::state::{Chunk, LANE, LocalMode, Selected, Selector, Stop, lane_range};
-use crate::codegen::select::tree::{Loop, Node, Pointer, Tree};
+use crate::codegen::select::tree::{Loop, Node, Pointer, Root, Tree};
 use crate::codegen::select::value::lane_of;
 use crate::codegen::vcode::{Gpr, Lane, Vreg};
 use crate::expr::Bound;
@@ -216,7 +216,14 @@ impl<'a> Selector<'a> {
         let node = Loop { var: v, lower, upper, step, parallel, at_least_once, expected, body };
         let (pointers, vregs, inside) = (&self.tree.pointers, self.tree.vregs, &self.facts);
         let carried = |l: &Loop| carried_registers(l, pointers, vregs, inside);
-        self.out.extend(hoist_invariants(node, self.target.vector_registers, pointers, carried));
+        let is_inside = |p: &Pointer, offset: i64| {
+            let Root::Argument(slot) = p.root else { return false };
+            let kind = |b: &&Buffer| matches!(b.kind, BufferKind::Argument { slot: s, .. } if s == slot);
+            let bytes = self.nest.buffers.iter().find(kind).map_or(0, |b| b.span() * b.dtype.bytes() as i64);
+            let (low, high) = facts.bounds(&p.bytes.clone().offset(offset));
+            low >= 0 && high < bytes
+        };
+        self.out.extend(hoist_invariants(node, self.target.vector_registers, pointers, carried, is_inside));
         self.forget();
         self.facts = facts;
         Ok(())
