@@ -19,7 +19,11 @@ pub struct LaneSums<'s> {
 
 /// The sums of a loop; `None` where its statements are others.
 pub fn lane_sums(stmt: &Stmt) -> Option<LaneSums<'_>> {
-    let Stmt::Loop { kind: LoopKind::Serial, .. } = stmt else { return None };
+    matches!(stmt, Stmt::Loop { kind: LoopKind::Serial, .. }).then(|| sums_inside(stmt))?
+}
+
+/// As [`lane_sums`], of a loop that may be a conditional around a vector loop: of the rest of the elements.
+pub fn sums_inside(stmt: &Stmt) -> Option<LaneSums<'_>> {
     let (mut vars, mut unrolled, mut current) = (vec![], vec![], stmt);
     let (vector, extent, inner) = loop {
         match current {

@@ -8,7 +8,7 @@ use crate::codegen::Target;
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::columns;
 use crate::codegen::select::expansion_cost::{constant_range, cost, vector_statements};
-use crate::codegen::select::lane_sums::{LaneSums, are_joined, lane_sums, stores};
+use crate::codegen::select::lane_sums::{LaneSums, are_joined, lane_sums, stores, sums_inside};
 use crate::codegen::select::scalar_expansion;
 use crate::codegen::target::Isa;
 use crate::expr::Bound;
@@ -195,12 +195,12 @@ impl Strip<'_> {
         let next = next.filter(|next| {
             let same = |next: &LaneSums| next.extent == extent && self.lanes(next.vector) == self.lanes(vector);
             unrolled.is_empty()
-                && lane_sums(next).is_some_and(|n| n.unrolled.is_empty() && same(&n) && are_joined(inner, n.inner))
+                && sums_inside(next).is_some_and(|n| n.unrolled.is_empty() && same(&n) && are_joined(inner, n.inner))
         });
         let mut parts = Parts { unrolled, ..Parts::new(vector, (vectors * self.lanes(vector)).min(extent), self) };
         let mut nests = vec![];
         for stmt in [Some(stmt), next].into_iter().flatten() {
-            let Some(LaneSums { vector: var, .. }) = lane_sums(stmt) else { continue };
+            let Some(LaneSums { vector: var, .. }) = sums_inside(stmt) else { continue };
             (parts.var, parts.next) = (var, 0);
             nests.push(replace_vector(stmt, &mut |body| {
                 let body = parts.divert(body.to_vec(), self);
