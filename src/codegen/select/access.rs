@@ -198,7 +198,11 @@ impl Selector<'_> {
                 false => self.emit(|dst| Inst::VBinary { op: VBinary::Add, dst, ty, a: index, b: scaled }),
             };
         }
-        if let Some((guards, lane)) = mask {
+        // an index that is 0 there already stays
+        let is_zero = in_lanes == Affine::constant(0);
+        if let Some((guards, lane)) =
+            mask.filter(|(guards, _)| !(is_zero && a.gather.iter().all(|(e, _)| self.is_zero_outside(e, guards))))
+        {
             let m = self.guard_mask(&guards, lane);
             let m = self.mask_as(m, lane, index_lane, false);
             index = self.emit(|dst| Inst::VBinary { op: VBinary::And, dst, ty, a: index, b: m });
@@ -213,6 +217,18 @@ impl Selector<'_> {
         let part = self.part(first, count);
         let span = Span { bytes: None, ..span };
         Ok(self.emit_from(Some(span), |dst| Inst::VGatherIndex { dst, ty, mem, base, index, index_lane, part }))
+    }
+
+    /// Returns true for what is read as 0 where a guard fails.
+    fn is_zero_outside(&self, e: &Expr, guards: &[Affine]) -> bool {
+        match e {
+            Expr::Cast(dtype, e) => !dtype.is_float() && self.is_zero_outside(e, guards),
+            Expr::Load(access) => {
+                let own: Vec<Affine> = access.guard.iter().map(|g| self.resolve(g)).collect();
+                access.otherwise.is_some_and(|o| o.bits == 0) && guards.iter().all(|g| own.contains(g))
+            }
+            _ => false,
+        }
     }
 
     /// An affine form in each lane.
@@ -262,12 +278,14 @@ impl Selector<'_> {
         let zero = self.bits(lane, 0);
         let mut mask = None;
         for g in guards {
-            // u - lane ≥ 0 is u ≥ lane
-            let (value, least) = match g.coefficient(LANE) {
-                -1 => (self.lane_value(&g.clone().plus(LANE, 1), lane), self.lane_value(&Affine::var(LANE), lane)),
-                _ => (self.lane_value(g, lane), zero),
+            let (op, value, least) = match g.coefficient(LANE) {
+                -1 => {
+                    let (op, value) = compared_with_lane(&g.clone().plus(LANE, 1));
+                    (op, self.lane_value(&value, lane), self.lane_value(&Affine::var(LANE), lane))
+                }
+                _ => (CompareOp::Ge, self.lane_value(g, lane), zero),
             };
-            let m = self.emit(|dst| Inst::VCompare { op: CompareOp::Ge, dst, ty, a: value, b: least });
+            let m = self.emit(|dst| Inst::VCompare { op, dst, ty, a: value, b: least });
             mask = Some(match mask {
                 None => m,
                 Some(other) => self.emit(|dst| Inst::VBinary { op: VBinary::And, dst, ty, a: other, b: m }),
@@ -337,7 +355,13 @@ impl Selector<'_> {
                 return self.internal("a gather of groups of elements");
             }
             let reg = self.gather(&address, Some((masked.clone(), lane)), from, to - from)?;
-            self.loaded(reg, lane, dtype, false)?
+            let v = self.loaded(reg, lane, dtype, false)?;
+            if otherwise.bits == 0 {
+                let (mask, ty) = (self.guard_mask(&masked, v.lane), self.ty(v.lane, false));
+                let reg = self.emit(|dst| Inst::VBinary { op: VBinary::And, dst, ty, a: v.reg, b: mask });
+                return Ok(Val { reg, ..v });
+            }
+            v
         };
         let mask = self.guard_mask(&masked, v.lane);
         self.choose(mask, v, otherwise)
@@ -516,6 +540,12 @@ impl Selector<'_> {
         let reg = self.emit(|dst| Inst::VBinary { op: VBinary::And, dst, ty, a: v.reg, b: one });
         Ok(Val { reg, ..v })
     }
+}
+
+/// The comparison of a form with the number of a lane that holds where `u` is at least that number: of a limit, less by one, the limit
+/// is greater.
+pub fn compared_with_lane(u: &Affine) -> (CompareOp, Affine) {
+    if u.constant == -1 { (CompareOp::Gt, u.clone().offset(1)) } else { (CompareOp::Ge, u.clone()) }
 }
 
 /// Memory types of instructions: a bool and an element of a storage type are bytes, unsigned integers of 32 and 64 bits the

@@ -6,6 +6,7 @@
 
 use crate::codegen::Target;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
+use crate::codegen::select::access::compared_with_lane;
 use crate::codegen::select::expansion_cost::constant_range;
 use crate::codegen::select::guarded_updates;
 use crate::codegen::select::masked_stores::stores_where;
@@ -175,7 +176,10 @@ impl Preparer<'_> {
     fn masked(&self, var: Var, body: &[Stmt], conditions: &[Affine]) -> Option<Vec<Stmt>> {
         // u - lane ≥ 0 is u ≥ lane
         let holds = |c: &Affine| match c.coefficient(var) {
-            -1 => Expr::compare(CompareOp::Ge, Expr::Index(c.clone().plus(var, 1)), Expr::Index(Affine::var(var))),
+            -1 => {
+                let (op, limit) = compared_with_lane(&c.clone().plus(var, 1));
+                Expr::compare(op, Expr::Index(limit), Expr::Index(Affine::var(var)))
+            }
             _ => Expr::compare(CompareOp::Ge, Expr::Index(c.clone()), Expr::Const(Scalar::i64(0))),
         };
         let condition = conditions.iter().map(holds).reduce(|a, b| Expr::binary(BinaryOp::And, a, b))?;
@@ -356,9 +360,12 @@ fn widths_inside(
 
 #[cfg(test)]
 mod tests {
+    use crate::codegen::Target;
     use crate::codegen::loopnest::parse;
+    use crate::codegen::select::lower;
     use crate::codegen::select::tests::check;
-    use crate::codegen::vcode::Inst;
+    use crate::codegen::vcode::{Inst, VBinary};
+    use crate::expr::CompareOp;
 
     #[test]
     fn products_of_masked_reads_are_added_without_a_selection() {
@@ -377,5 +384,23 @@ mod tests {
         assert_eq!(counts("(V[k + j] * W[k + j])"), [1, 0]);
         // not 0 where what is read is 0
         assert_eq!(counts("(V[k + j] - f32(1.0))")[1], 1);
+    }
+
+    #[test]
+    fn lanes_behind_the_end_gather_the_first_element_and_are_zero() {
+        let text = "kernel s {
+             P: i64[5] argument 0; C: i32[40] argument 1 from 0 to 8; V: f64[40] argument 2; X: f64[9] argument 3; Y: f64[4] argument 4 written; acc: f64[1] local;
+             for i in 0..4 {
+               acc[0] = f64(0.0); let a = clamp(P[i], 0, 40) about 5*i; let b = clamp((P[i + 1] + i64(9)), 0, 40) about 5*i + 5;
+               for k in a..b step 8 { vector j in 0..8 { if -k - j + b - 1 >= 0 { acc[0] add = (V[k + j] * X[@cast i64(C[k + j])]); } } }
+               Y[i] = acc[0]; } }";
+        let nest = parse::nest(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let insts = lower(&nest, &Target::avx512()).unwrap().remove(0).insts;
+        let count = |f: fn(&Inst) -> bool| insts.iter().filter(|i| f(i)).count();
+        assert_eq!(count(|i| matches!(i, Inst::VGatherIndex { .. })), 1);
+        assert_eq!(count(|i| matches!(i, Inst::VSelect { .. } | Inst::VConvert { .. })), 0);
+        // of what was gathered alone
+        assert_eq!(count(|i| matches!(i, Inst::VBinary { op: VBinary::And, .. })), 1);
+        assert_eq!(count(|i| matches!(i, Inst::VCompare { op: CompareOp::Gt, .. })), 2);
     }
 }
