@@ -40,6 +40,11 @@ impl Registers {
         Vreg(self.count - 1)
     }
 
+    /// Returns true if the selection did not have the register.
+    pub fn is_new(&self, r: Vreg) -> bool {
+        r.index() >= self.read.len()
+    }
+
     pub fn is_single(&self, r: Vreg) -> bool {
         self.definitions.get(&r) == Some(&1)
     }
