@@ -78,7 +78,7 @@ fn needs(inst: &Inst, evex: bool) -> Needs {
 pub fn emit(function: &Function, allocation: &Allocation, isa: Isa) -> Result<(Vec<u8>, Vec<usize>)> {
     let evex = isa == Isa::Avx512;
     let frame = Frame::of(allocation, evex)?;
-    let arch = X86 { evex, bytes: vec![], masks: vec![], constants: Constants::default(), frame };
+    let arch = X86 { evex, bytes: vec![], masks: vec![], compared: None, constants: Constants::default(), frame };
     let (code, starts, arch) = Emitter::emit(function, allocation, arch)?;
     let written = allocation.written().vector;
     let spare = register_file(isa).registers.vector.iter().copied().filter(|r| written >> r & 1 == 0);
@@ -86,7 +86,7 @@ pub fn emit(function: &Function, allocation: &Allocation, isa: Isa) -> Result<(V
     match arch.constants.chosen(spare) {
         None => Ok((code, starts)),
         Some(constants) => {
-            let arch = X86 { evex, bytes: vec![], masks: vec![], constants, frame };
+            let arch = X86 { evex, bytes: vec![], masks: vec![], compared: None, constants, frame };
             let (code, starts, _) = Emitter::emit(function, allocation, arch)?;
             Ok((code, starts))
         }

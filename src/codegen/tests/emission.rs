@@ -13,8 +13,9 @@ use crate::codegen::disassemble::disassemble;
 use crate::codegen::regalloc::allocation::{Allocation, Place, Step};
 use crate::codegen::regalloc::checker;
 use crate::codegen::vcode::operands::Class;
-use crate::codegen::vcode::{GprOp, Inst, Lane, LaneRange, VType};
+use crate::codegen::vcode::{GprOp, Inst, Lane, LaneRange, VBinary, VType};
 use crate::codegen::{Isa, Target, assemble, regalloc};
+use crate::expr::CompareOp;
 use crate::runtime::DType;
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register};
 use std::collections::{BTreeSet, HashSet};
@@ -346,6 +347,28 @@ fn close_elements_are_moved_by_whole_vectors() {
             let stores = text.lines().filter(|l| l.contains("vmovups [rax+") && l.contains("{k")).count();
             assert_eq!(stores, if scatters { distance as usize } else { 0 }, "{text}");
         }
+    }
+}
+
+/// A comparison leaves its mask in the mask register that a load or store right behind it takes; shorter registers are masks themselves.
+#[test]
+fn a_mask_that_was_compared_is_not_moved_back() {
+    let target = Target::avx512();
+    for (lanes, again, moves) in [(16, false, 0), (16, true, 1), (8, false, 0)] {
+        let mut b = Builder::new("masked");
+        let (p, least, most, mask, dst) = (b.argument(0), b.vreg(), b.vreg(), b.vreg(), b.vreg());
+        let (ty, integer) = (VType { lane: Lane::F32, lanes }, VType { lane: Lane::I32, lanes });
+        b.push(Inst::VLoad { dst: least, ty: integer, mem: DType::I32, addr: at(p, 0), part: None });
+        b.push(Inst::VLoad { dst: most, ty: integer, mem: DType::I32, addr: at(p, 64), part: None });
+        b.push(Inst::VCompare { op: CompareOp::Gt, dst: mask, ty: integer, a: most, b: least });
+        if again {
+            b.push(Inst::VBinary { op: VBinary::And, dst: mask, ty: integer, a: mask, b: least });
+        }
+        b.push(Inst::VLoadWhere { dst, ty, mem: DType::F32, addr: at(p, 128), mask });
+        b.push(Inst::VStore { src: dst, ty, mem: DType::F32, addr: at(p, 192), part: None });
+        let allocation = regalloc::allocate(&b.function, &target).unwrap();
+        let text = disassemble(&assemble::emit(&b.function, &allocation, target.isa).unwrap(), target.isa).unwrap();
+        assert_eq!(text.matches("vpmovd2m").count(), moves, "{text}");
     }
 }
 

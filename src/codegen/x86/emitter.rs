@@ -29,8 +29,18 @@ pub struct X86 {
     pub(super) bytes: Vec<u8>,
     /// Masks that live in mask registers through the function.
     pub(super) masks: Vec<(u64, u8)>,
+    /// The comparison whose lanes mask register 1 has as well, right behind it.
+    pub(super) compared: Option<Compared>,
     pub(super) constants: Constants,
     pub(super) frame: Frame,
+}
+
+/// A vector register with the lanes of a comparison, in bytes, and the place behind it: offset and loops and conditionals around.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct Compared {
+    pub(super) register: u8,
+    pub(super) lane: usize,
+    pub(super) place: (usize, usize),
 }
 
 pub type Emitter<'a> = emit::Emitter<'a, X64Relocation, X86>;

@@ -258,14 +258,17 @@ impl LoadStore for Emitter<'_> {
             return Ok(false);
         }
         let m = Rm::Memory(at(&l.addr, 0)?);
-        if self.arch.evex {
+        let short = w != Width::Z && !stores && r.max(mask) < 16;
+        if self.arch.evex && !short {
             let (mask_of, op) = match (lane, stores) {
                 (4, false) => (opcode::D_TO_MASK, opcode::LOAD_PS),
                 (4, true) => (opcode::D_TO_MASK, opcode::STORE_PS),
                 (_, false) => (opcode::Q_TO_MASK, opcode::LOAD_PD),
                 (_, true) => (opcode::Q_TO_MASK, opcode::STORE_PD),
             };
-            self.op2(mask_of, w, 1, mask);
+            if self.arch.compared != Some(self.compared_here(mask, lane)) {
+                self.op2(mask_of, w, 1, mask);
+            }
             self.vector(Encoding { mask: 1, zeroing: !stores, ..self.plain(op, w, r, 0, m) });
         } else {
             let op = match (lane, stores) {
@@ -274,7 +277,7 @@ impl LoadStore for Emitter<'_> {
                 (_, false) => opcode::MASK_LOAD_PD,
                 (_, true) => opcode::MASK_STORE_PD,
             };
-            self.vector(self.plain(op, w, r, mask, m));
+            self.vector(Encoding { evex: false, ..self.plain(op, w, r, mask, m) });
         }
         Ok(true)
     }

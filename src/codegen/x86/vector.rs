@@ -8,10 +8,11 @@ use crate::codegen::emit::{Scalars, Vectors};
 use crate::codegen::instruction::TensorInstruction;
 use crate::codegen::regalloc::allocation::Needs;
 use crate::codegen::vcode::{Addr, Inst, Lane, ShiftOp, VBinary, VType, VUnary, Zip};
-use crate::codegen::x86::emitter::{AREA_2, Emitter, on_stack, repeated};
+use crate::codegen::x86::emitter::{AREA_2, Compared, Emitter, on_stack, repeated};
 use crate::codegen::x86::reductions::binary_op;
 use crate::expr::CompareOp;
 use crate::runtime::DType;
+use dynasmrt::DynasmApi;
 
 /// Temporaries of a binary operation.
 fn binary_needs(op: VBinary, lane: Lane, evex: bool) -> u8 {
@@ -313,6 +314,7 @@ impl Vectors for Emitter<'_> {
                 _ => opcode::MASK_TO_Q,
             };
             self.op2(spread, w, d, 1);
+            self.arch.compared = Some(self.compared_here(d, lane));
         } else if order {
             self.compare_by_extremes(op, ty, d, a, b);
         } else if float {
@@ -516,6 +518,11 @@ impl Emitter<'_> {
         if matches!(op, CompareOp::Lt | CompareOp::Gt) {
             self.op3_constant(opcode::XOR, w, d, d, repeated(u64::MAX, 8, w));
         }
+    }
+
+    /// Lanes of `lane` bytes that were compared right before this place.
+    pub(super) fn compared_here(&self, register: u8, lane: usize) -> Compared {
+        Compared { register, lane, place: (self.asm.offset().0, self.depth()) }
     }
 
     /// AVX-512: a comparison into mask register 1.
