@@ -1,17 +1,37 @@
 //! The memory of tensors: bytes at an address that vectors load in one piece.
 //!
 //! Invariant: memory that is made here starts at a multiple of 64, so that whole vectors do not cross lines; large memory is
-//! in pages of its own, for which the system is asked for large ones. What others made is taken over where it lies. What
+//! in pages of its own, for which the system is asked for large ones, and starts at another line of its page than what was made before: a loop over more arrays
+//! than a set of the first cache has ways would lose its lines if all began alike (cache colouring, Bonwick 1994). What others made is taken over where it lies. What
 //! is shared, such as a part of a mapped file, is read only: it is copied when it is first written.
 
 use crate::mapped::MappedFile;
 use memmap2::MmapMut;
 use serde::{Deserialize, Serialize};
 use std::ops::{Deref, DerefMut, Range};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
 /// Smallest size of memory with separate pages, in bytes.
 const OWN_PAGES: usize = 4 << 20;
+
+/// Bytes between addresses that lie in one set of a first cache.
+const PAGE: usize = 4096;
+
+/// Lines by which each memory starts after the one before, modulo a page: odd, and near the golden section, so that any number of them lie far apart.
+const COLOUR_STEP: usize = 39;
+
+/// The line of its page in which the next memory starts, where that is at least a page.
+fn next_colour(length: usize) -> usize {
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+    if length < PAGE {
+        return 0;
+    }
+    MADE.fetch_add(1, Ordering::Relaxed).wrapping_mul(COLOUR_STEP) % (PAGE / LINE)
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// A fixed number of bytes.
 #[derive(Serialize, Deserialize)]
@@ -21,9 +41,12 @@ pub struct Bytes(Memory);
 enum Memory {
     Lines {
         lines: Vec<Line>,
-        length: usize,
+        range: Range<usize>,
     },
-    Pages(MmapMut),
+    Pages {
+        pages: MmapMut,
+        range: Range<usize>,
+    },
     Given(Vec<u8>),
     /// Somebody else's, which is only read here, and copied by a clone.
     Borrowed(Borrowed),
@@ -51,18 +74,20 @@ struct Late {
 
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Line([u8; 64]);
+struct Line([u8; LINE]);
 
 impl Bytes {
     /// Zeros, `length` of them, at a multiple of 64.
     pub fn zeros(length: usize) -> Bytes {
+        let first = LINE * next_colour(length);
+        let range = first..first + length;
         if length >= OWN_PAGES
-            && let Ok(pages) = MmapMut::map_anon(length)
+            && let Ok(pages) = MmapMut::map_anon(range.end)
         {
             advise_huge_pages(&pages);
-            return Bytes(Memory::Pages(pages));
+            return Bytes(Memory::Pages { pages, range });
         }
-        Bytes(Memory::Lines { lines: vec![Line([0; 64]); length.div_ceil(64)], length })
+        Bytes(Memory::Lines { lines: vec![Line([0; LINE]); range.end.div_ceil(LINE)], range })
     }
 
     /// A part of a mapped file; `None` where the file has no such part.
@@ -130,9 +155,11 @@ impl Deref for Bytes {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            // SAFETY: the lines hold at least `length` bytes, all of them initialised.
-            Memory::Lines { lines, length } => unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), *length) },
-            Memory::Pages(pages) => pages,
+            // SAFETY: the lines hold at least the bytes of the range, all of them initialised.
+            Memory::Lines { lines, range } => unsafe {
+                std::slice::from_raw_parts(lines.as_ptr().cast::<u8>().add(range.start), range.len())
+            },
+            Memory::Pages { pages, range } => &pages[range.clone()],
             Memory::Given(bytes) => bytes,
             // SAFETY: these are the bytes of a slice that outlives this value (`Bytes::borrowed`).
             Memory::Borrowed(bytes) => unsafe { std::slice::from_raw_parts(bytes.first, bytes.length) },
@@ -150,10 +177,10 @@ impl DerefMut for Bytes {
         }
         match &mut self.0 {
             // SAFETY: as above; any byte is valid in a line.
-            Memory::Lines { lines, length } => unsafe {
-                std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), *length)
+            Memory::Lines { lines, range } => unsafe {
+                std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast::<u8>().add(range.start), range.len())
             },
-            Memory::Pages(pages) => pages,
+            Memory::Pages { pages, range } => &mut pages[range.clone()],
             Memory::Given(bytes) => bytes,
             Memory::Borrowed(_) | Memory::Mapped(..) | Memory::Shared(_) | Memory::Late(_) => &mut [],
         }
@@ -288,6 +315,17 @@ mod tests {
             let again = bytes.clone();
             assert!(again == bytes && again != Bytes::zeros(length) || length < 2);
             assert!(Vec::from(again)[..] == bytes[..]);
+        }
+    }
+
+    #[test]
+    fn memory_that_is_made_in_turn_starts_in_other_lines() {
+        for length in [PAGE, 1 << 20, OWN_PAGES] {
+            let made: Vec<Bytes> = (0..9).map(|_| Bytes::zeros(length)).collect();
+            let mut lines: Vec<usize> = made.iter().map(|b| b.as_ptr() as usize % PAGE / LINE).collect();
+            lines.sort();
+            lines.dedup();
+            assert!(length == PAGE || lines.len() > 4, "{length}: {lines:?}");
         }
     }
 }
