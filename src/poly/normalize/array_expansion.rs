@@ -132,12 +132,23 @@ impl Expander<'_> {
         match node {
             Node::Leaf => Ok(false),
             Node::Sequence(children) => {
-                let mut expanded = vec![];
+                let (mut expanded, mut open) = (vec![], vec![vec![]]);
                 for (ids, child) in children {
                     let inside: Vec<StatementId> = users.iter().copied().filter(|id| ids.contains(id)).collect();
-                    if !inside.is_empty() && !self.closed(child, &inside, rows, &mut expanded)? {
+                    if inside.is_empty() {
+                        continue;
+                    }
+                    match self.closed(child, &inside, rows, &mut expanded)? {
+                        true => open.push(vec![]),
+                        false => open.last_mut().expect("one").extend(inside),
+                    }
+                }
+                // what uses it between two regions is one more, where it reads nothing that came before
+                for between in open.into_iter().filter(|between| !between.is_empty()) {
+                    if expanded.is_empty() || !self.covered(node, &between, rows)? {
                         return Ok(false);
                     }
+                    expanded.push(Region { statements: between, rows: rows.clone() });
                 }
                 out.extend(expanded);
                 Ok(true)
@@ -337,6 +348,25 @@ mod tests {
                for i in 0..N { x[i] = x[i] + u  u = x[i] } }",
         );
         assert_eq!((shape(&scop, "t"), shape(&scop, "t_2"), shape(&scop, "u")), (&[9][..], &[9][..], &[][..]));
+    }
+
+    #[test]
+    fn a_scalar_that_is_used_again_between_loops_has_another_copy_there() {
+        let text = |first: &str| {
+            format!(
+                "loop p(N = 9) {{ f64 A[N][N], x[N], y[1]\n temp f64 t
+                   for i in 0..N {{ t = 0.0  for j in 0..N t += A[i][j]  x[i] = t }}
+                   {first} for i in 0..N t += x[i]
+                   y[0] = t }}"
+            )
+        };
+        let scop = expanded(&text("t = 1.0"));
+        assert_eq!((shape(&scop, "t"), shape(&scop, "t_2")), (&[9][..], &[][..]));
+        // the last value of the first loop goes on
+        assert!(shape(&expanded(&text("")), "t").is_empty());
+        let after = "loop p(N = 9) { f64 x[N], y[1]\n temp f64 t
+                       t = 0.0  for i in 0..N { t = 1.0 + f64(i)  x[i] = t }  y[0] = t }";
+        assert!(shape(&expanded(after), "t").is_empty());
     }
 
     #[test]
