@@ -16,6 +16,7 @@ mod accumulate;
 mod bounds;
 mod boxes;
 mod contraction;
+mod folding;
 mod initial;
 mod pack;
 mod placement;
@@ -55,12 +56,21 @@ pub fn lower(scop: &Scop, tiled: &Tiled) -> Result<Kernel> {
 
 /// As [`lower`], with answers of solvers that other lowerings of the same statements share.
 pub fn lower_with(scop: &Scop, tiled: &Tiled, answers: &Answers) -> Result<Kernel> {
-    lower_as(scop, tiled, !is_rectangular(scop, &tiled.schedule), answers)
+    lower_as(scop, tiled, &tiled.schedule, !is_rectangular(scop, &tiled.schedule), answers)
 }
 
-/// Lowers by the scan of polyhedra (`scans`) or by boxes.
-fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool, answers: &Answers) -> Result<Kernel> {
-    let mut l = Lowering::new(scop, tiled, answers)?;
+/// As [`lower_with`], with waves one after the other, as one thread runs them, in the memory that they have on several.
+pub fn lower_on_one_thread(scop: &Scop, tiled: &Tiled, answers: &Answers) -> Result<Kernel> {
+    let mut serial = tiled.clone();
+    serial.schedule.root.for_each_band_mut(&mut |band| {
+        band.rows.iter_mut().filter(|r| r.kind == RowKind::Wavefront).for_each(|r| r.kind = RowKind::Serial)
+    });
+    lower_as(scop, &serial, &tiled.schedule, !is_rectangular(scop, &tiled.schedule), answers)
+}
+
+/// Lowers by the scan of polyhedra (`scans`) or by boxes; temporaries have the memory that `storage`, the schedule with its waves, needs.
+fn lower_as(scop: &Scop, tiled: &Tiled, storage: &Schedule, scans: bool, answers: &Answers) -> Result<Kernel> {
+    let mut l = Lowering::new(scop, tiled, storage, answers)?;
     let statements: Vec<StatementId> = scop.ids().collect();
     l.phase_packs()?;
     let phases: Vec<(Vec<StatementId>, &Node)> = match &tiled.schedule.root {
@@ -68,8 +78,8 @@ fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool, answers: &Answers) -> Resul
         node => vec![(statements.clone(), node)],
     };
     if scans {
-        l.contractions = contraction::contractions(scop, &tiled.schedule);
-        l.place_all();
+        l.contractions = contraction::contractions(scop, storage);
+        l.place_all()?;
     } else {
         l.place_across_phases(&phases)?;
     }
@@ -134,11 +144,12 @@ fn is_rectangular(scop: &Scop, schedule: &Schedule) -> bool {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(scop: &'a Scop, tiled: &'a Tiled, answers: &'a Answers) -> Result<Lowering<'a>> {
+    fn new(scop: &'a Scop, tiled: &'a Tiled, storage: &'a Schedule, answers: &'a Answers) -> Result<Lowering<'a>> {
         let nest = LoopNest { name: scop.name.clone(), buffers: vec![], vars: vec![], body: vec![] };
         let mut l = Lowering {
             scop,
             tiled,
+            storage,
             nest,
             arguments: vec![],
             users: (0..scop.tensors.len()).map(|id| scop.users(BufferId(id as u32))).collect(),
@@ -148,6 +159,7 @@ impl<'a> Lowering<'a> {
             ranges: vec![],
             stores: 0,
             contractions: vec![],
+            folds: vec![],
             laid: vec![],
             answers,
             isl: Isl::with_answers(answers),
@@ -352,7 +364,7 @@ impl<'a> Lowering<'a> {
             return Ok((p.buffer, self.in_memory(p.buffer, index)));
         }
         match self.tensors[tensor.0 as usize] {
-            Some(buffer) => Ok((buffer, index.to_vec())),
+            Some(buffer) => Ok((buffer, self.in_memory(buffer, index.to_vec()))),
             None => {
                 let name = &self.scop.tensor(tensor).name;
                 Err(Error::Internal(format!("{}: {name} has no memory", self.scop.name)))
@@ -362,7 +374,7 @@ impl<'a> Lowering<'a> {
 
     /// The subscripts in memory of an element of a buffer.
     fn in_memory(&self, buffer: BufferId, index: Vec<Affine>) -> Vec<Affine> {
-        match self.laid.iter().find(|l| l.0 == buffer && l.1 == index) {
+        match self.laid.iter().rev().find(|l| l.0 == buffer && l.1 == index) {
             Some(laid) => laid.2.clone(),
             None => index,
         }
@@ -396,11 +408,12 @@ impl<'a> Lowering<'a> {
                 let affine: Option<Vec<Affine>> =
                     access.index.iter().map(|i| Some(i.affine()?.substitute(replace))).collect();
                 let (buffer, index) = match (affine, placed) {
-                    (Some(index), Some(p)) => {
-                        let (buffer, index) = self.element(access.buffer, &index, std::slice::from_ref(p))?;
+                    (Some(index), placed) => {
+                        let placed = placed.map_or(&[][..], std::slice::from_ref);
+                        let (buffer, index) = self.element(access.buffer, &index, placed)?;
                         (buffer, affine_index(index))
                     }
-                    (_, placed) => {
+                    (None, placed) => {
                         let whole = Affine::constant(0);
                         let mut index = vec![];
                         for (d, i) in access.index.iter().enumerate() {

@@ -357,7 +357,7 @@ fn refine(candidates: &mut [Candidate], target: &Target, rank: impl Fn(&Candidat
 
 /// The loops that lowering makes of `tiled`, as one thread runs them.
 fn lowered(scop: &Scop, tiled: &Tiled, answers: &Answers) -> Result<LoopNest> {
-    let kernel = lower::lower_with(scop, &on_one_thread(tiled), answers)?;
+    let kernel = lower::lower_on_one_thread(scop, tiled, answers)?;
     Ok(simplify(&kernel.nest))
 }
 
@@ -478,15 +478,6 @@ fn of_candidate(error: Error, order: Order, style: Style) -> Error {
 /// Returns true if all instances have the same times, however the rows are divided into bands.
 fn same_rows(scop: &Scop, a: &Tiled, b: &Tiled) -> bool {
     a.packings == b.packings && scop.ids().all(|id| a.schedule.path(id) == b.schedule.path(id))
-}
-
-/// The tiling with its waves one after the other: in the order of the loops, as one thread would run them.
-fn on_one_thread(tiled: &Tiled) -> Tiled {
-    let mut out = tiled.clone();
-    out.schedule.root.for_each_band_mut(&mut |band| {
-        band.rows.iter_mut().filter(|r| r.kind == RowKind::Wavefront).for_each(|r| r.kind = RowKind::Serial)
-    });
-    out
 }
 
 const PLAIN: Style = Style {

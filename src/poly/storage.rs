@@ -41,12 +41,17 @@ impl Digit {
     }
 }
 
+/// The shape in memory, in this layout, of a box of these extents.
+pub(super) fn shape(layout: &[Digit], extents: &[i64]) -> Vec<i64> {
+    layout.iter().map(|d| d.extent(extents)).collect()
+}
+
 impl Private {
     /// The shape in memory of a box of these extents.
     pub fn shape(&self, extents: &[i64]) -> Vec<i64> {
         match self.layout.is_empty() {
             true => extents.to_vec(),
-            false => self.layout.iter().map(|d| d.extent(extents)).collect(),
+            false => shape(&self.layout, extents),
         }
     }
 

@@ -172,6 +172,56 @@ fn at_one_element(a: (&Statement, &[Affine], &[Index]), b: (&Statement, &[Affine
     both
 }
 
+/// Dependences that hold if the elements of a temporary whose subscripts in `dimension` are `period` apart, or more, share memory: each access to
+/// the element of the less subscript (the greater one for a negative period) before each to the other, one of both a write. `None` where data name elements.
+pub fn of_shared_memory(scop: &Scop, tensor: BufferId, dimension: usize, period: i64) -> Option<Vec<Dependence>> {
+    let all: Vec<StatementAccess> =
+        scop.users(tensor).iter().flat_map(|&id| touches(scop, id)).filter(|a| a.tensor == tensor).collect();
+    if all.iter().any(|a| a.index.iter().any(|i| i.affine().is_none())) {
+        return None;
+    }
+    let mut out: Vec<Dependence> = vec![];
+    for source in &all {
+        for sink in all.iter().filter(|sink| sink.write || source.write) {
+            let (a, b) = (scop.statement(source.statement), scop.statement(sink.statement));
+            let n = a.iterators.len();
+            let others = |index: &[Index]| -> Vec<Index> {
+                index.iter().enumerate().filter(|i| i.0 != dimension).map(|i| i.1.clone()).collect()
+            };
+            let mut relation =
+                at_one_element((a, &source.guard, &others(&source.index)), (b, &sink.guard, &others(&sink.index)));
+            let subscript = |a: &StatementAccess| a.index[dimension].affine().expect("affine").clone();
+            let (x, y) = (relation.form(&subscript(source), 0), relation.form(&subscript(sink), n));
+            let step = if period > 0 { difference(&y, &x) } else { difference(&x, &y) };
+            relation.inequalities.push(plus(&step, -period.abs()));
+            relation.inequalities.sort();
+            relation.inequalities.dedup();
+            let write = if source.write { source } else { sink };
+            let kind = match (source.write, sink.write) {
+                (true, false) => Kind::Flow,
+                (true, true) => Kind::Output,
+                (false, _) => Kind::Anti,
+            };
+            let known =
+                |d: &Dependence| (d.source, d.sink) == (source.statement, sink.statement) && d.relation == relation;
+            if out.iter().any(known) {
+                continue;
+            }
+            out.push(Dependence {
+                source: source.statement,
+                sink: sink.statement,
+                kind,
+                tensor,
+                reduction: false,
+                relation,
+                element: write.index.iter().map(|i| i.affine().cloned()).collect(),
+                bytes: bytes(scop, tensor),
+            });
+        }
+    }
+    Some(out)
+}
+
 /// The write, which is also a read in a reduction, and the reads of the body.
 fn touches(scop: &Scop, id: StatementId) -> Vec<StatementAccess> {
     let s = scop.statement(id);

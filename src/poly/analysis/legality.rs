@@ -69,6 +69,20 @@ fn check_those(
     scop.privates.iter().try_for_each(|p| check_private(scop, dependences, schedule, p, &isl))
 }
 
+/// Returns true if `schedule`, which is well formed, keeps the order of the pairs of one more dependence; false also where the proof goes beyond a limit.
+///
+/// # Errors
+/// [`Error::Internal`], a defect.
+pub fn keeps(scop: &Scop, schedule: &Schedule, dependence: &Dependence, answers: &Answers) -> Result<bool> {
+    let isl = Isl::with_answers(answers);
+    let walk = Walk { scop, isl: &isl, dependence };
+    match walk.node(&schedule.root, Unsatisfied::new(dependence)) {
+        Ok(()) => Ok(true),
+        Err(defect @ Error::Internal(_)) => Err(defect),
+        Err(_) => Ok(false),
+    }
+}
+
 /// Refuses a tree in which a value of a private temporary passes from one iteration of a loop to another whose iterations have
 /// memory of their own: memory is found below the outermost loops that tell the iterations of the private rows apart, and
 /// loops that came among them since then divide it further.

@@ -5,10 +5,12 @@ use crate::codegen::loopnest::{Buffer, BufferKind};
 use crate::expr::Affine;
 use crate::expr::{BufferId, Index};
 use crate::poly::lower::contraction::{expands, own_loops};
+use crate::poly::lower::folding;
 use crate::poly::lower::state::Local;
 use crate::poly::lower::state::{Argument, Lowering, Placed, RowValues, Site};
 use crate::poly::schedule::{Node, Row};
 use crate::poly::statement::{Role, StatementId};
+use crate::poly::storage;
 use crate::runtime::Result;
 
 /// Largest size of the local buffers of a thread, in bytes; larger ones go to a workspace that the runtime plans.
@@ -28,20 +30,21 @@ impl Lowering<'_> {
             let touching = self.users(t);
             let shared = phases.iter().filter(|p| p.0.iter().any(|s| touching.contains(s))).count() > 1;
             if shared || touching.len() == 1 {
-                self.workspace(t);
+                self.workspace(t)?;
             }
         }
         Ok(())
     }
 
     /// Every temporary that is neither private nor contracted becomes a workspace.
-    pub(super) fn place_all(&mut self) {
+    pub(super) fn place_all(&mut self) -> Result<()> {
         for t in self.temporaries() {
             let own = self.scop.private(t).is_some() || self.contractions.iter().any(|c| c.private.tensor == t);
             if !own && !self.users(t).is_empty() {
-                self.workspace(t);
+                self.workspace(t)?;
             }
         }
+        Ok(())
     }
 
     fn temporaries(&self) -> Vec<BufferId> {
@@ -49,11 +52,20 @@ impl Lowering<'_> {
         all.filter(|(_, t)| t.role == Role::Temporary).map(|(i, _)| BufferId(i as u32)).collect()
     }
 
-    pub(super) fn workspace(&mut self, tensor: BufferId) {
+    /// Memory for all elements of a temporary, folded where the schedule allows it.
+    pub(super) fn workspace(&mut self, tensor: BufferId) -> Result<()> {
         let t = self.scop.tensor(tensor);
-        let bytes = t.shape.iter().product::<i64>() as usize * t.dtype.bytes();
-        let buffer = self.argument(&t.name, t.dtype, &t.shape, true, Argument::Workspace { bytes });
+        let packed = || self.tiled.packings.iter().any(|p| p.access.buffer == tensor);
+        let fold = match self.scop.private(tensor).is_none() && !packed() {
+            true => folding::fold(self.scop, self.storage, tensor, self.answers)?,
+            false => None,
+        };
+        let shape = fold.as_ref().map_or(t.shape.clone(), |f| storage::shape(&f.layout, &t.shape));
+        let bytes = shape.iter().product::<i64>() as usize * t.dtype.bytes();
+        let buffer = self.argument(&t.name, t.dtype, &shape, true, Argument::Workspace { bytes });
         self.tensors[tensor.0 as usize] = Some(buffer);
+        self.folds.extend(fold);
+        Ok(())
     }
 
     /// A workspace of this shape for the elements of a temporary that one iteration of some loops touches, whoever runs it.
@@ -78,11 +90,11 @@ impl Lowering<'_> {
         // Below a row of lanes that depend on each other, a temporary would be one element that they share.
         let coincident = site.coincident && rows.iter().all(|r| r.coincident);
         let around = rows.first().is_none_or(|row| expands(row) && !coincident);
-        Ok(if around && parts.len() > 1 { self.place_in_boxes(parts, site) } else { None })
+        if around && parts.len() > 1 { self.place_in_boxes(parts, site) } else { Ok(None) }
     }
 
     /// Gives a place to each temporary whose statements are in several parts, and in no other.
-    fn place_in_boxes(&mut self, parts: &[&[StatementId]], site: &Site) -> Option<Site> {
+    fn place_in_boxes(&mut self, parts: &[&[StatementId]], site: &Site) -> Result<Option<Site>> {
         let mut out = None;
         for t in self.temporaries() {
             if self.tensors[t.0 as usize].is_some() || site.placed.iter().any(|p| p.tensor == t) {
@@ -93,7 +105,7 @@ impl Lowering<'_> {
             if !split || !touching.iter().all(|s| parts.iter().any(|part| part.contains(s))) {
                 continue;
             }
-            let own = site.coincident || site.loops <= own_loops(self.scop, &self.tiled.schedule, t);
+            let own = site.coincident || site.loops <= own_loops(self.scop, self.storage, t);
             let contracted = if own { self.contract(t, &touching, site) } else { None };
             match contracted {
                 Some((origin, shape)) => {
@@ -101,10 +113,10 @@ impl Lowering<'_> {
                     let placed = Placed { tensor: t, buffer, origin, sums: false };
                     out.get_or_insert_with(|| site.clone()).placed.push(placed);
                 }
-                None => self.workspace(t),
+                None => self.workspace(t)?,
             }
         }
-        out
+        Ok(out)
     }
 
     /// Origin and extents of the part of a temporary that is touched here, when the loops shift all accesses alike.

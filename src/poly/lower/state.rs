@@ -3,8 +3,9 @@
 use crate::codegen::loopnest::{LoopNest, Stmt};
 use crate::expr::{Affine, BufferId, Expr, Scalar, Var};
 use crate::poly::lower::contraction::Contraction;
+use crate::poly::lower::folding::Fold;
 use crate::poly::packing::Pack;
-use crate::poly::schedule::{Node, Row};
+use crate::poly::schedule::{Node, Row, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::sets::answers::Answers;
 use crate::poly::sets::isl::Isl;
@@ -168,6 +169,8 @@ impl Default for Site {
 pub(super) struct Lowering<'a> {
     pub(in crate::poly::lower) scop: &'a Scop,
     pub(in crate::poly::lower) tiled: &'a Tiled,
+    /// The schedule with its waves, for which memory is planned.
+    pub(in crate::poly::lower) storage: &'a Schedule,
     pub(in crate::poly::lower) nest: LoopNest,
     pub(in crate::poly::lower) arguments: Vec<Argument>,
     /// The statements that read or write each tensor of the Scop.
@@ -184,6 +187,8 @@ pub(super) struct Lowering<'a> {
     pub(in crate::poly::lower) stores: usize,
     /// Temporaries of which the scan of polyhedra keeps what one iteration of some loops needs.
     pub(in crate::poly::lower) contractions: Vec<Contraction>,
+    /// Temporaries in folded memory.
+    pub(in crate::poly::lower) folds: Vec<Fold>,
     /// Subscripts in memory of elements of buffers that have a layout.
     pub(in crate::poly::lower) laid: Vec<(BufferId, Vec<Affine>, Vec<Affine>)>,
     /// Answers that the solvers of all phases share.

@@ -99,7 +99,7 @@ impl Lowering<'_> {
         let most = if divided { LOCAL_BYTES } else { i64::MAX };
         if bytes(&shape) >= bytes(&t.shape) || bytes(&shape) > most {
             if self.tensors[tensor.0 as usize].is_none() {
-                self.workspace(tensor);
+                self.workspace(tensor)?;
             }
             return Ok(None);
         }
@@ -193,15 +193,20 @@ impl Lowering<'_> {
             return Err(Error::Unsupported(format!("a gather from `{}`, which is packed", scop.tensor(t).name)));
         }
         for (tensor, index) in touched {
-            let digits = layout(tensor);
-            let Some(p) = site.placed.iter().rev().find(|p| p.tensor == tensor && !p.sums) else { continue };
-            if digits.is_empty() {
-                continue;
-            }
-            let element = index.iter().zip(&p.origin);
-            let element: Vec<Affine> = element.map(|(i, o)| i.compose(value).add_scaled(o, -1)).collect();
-            let buffer = p.buffer;
-            if self.laid.iter().any(|l| l.0 == buffer && l.1 == element) {
+            let placed = site.placed.iter().rev().find(|p| p.tensor == tensor && !p.sums);
+            let element: Vec<Affine> = index.iter().map(|i| i.compose(value)).collect();
+            let (buffer, element, digits) = match (placed, self.tensors[tensor.0 as usize]) {
+                (Some(p), _) => {
+                    let element = element.iter().zip(&p.origin).map(|(i, o)| i.add_scaled(o, -1)).collect();
+                    (p.buffer, element, layout(tensor).to_vec())
+                }
+                (None, Some(buffer)) => {
+                    let fold = self.folds.iter().find(|f| f.tensor == tensor);
+                    (buffer, element, fold.map_or(vec![], |f| f.layout.clone()))
+                }
+                (None, None) => continue,
+            };
+            if digits.is_empty() || placed.is_some() && self.laid.iter().any(|l| l.0 == buffer && l.1 == element) {
                 continue;
             }
             let subscripts = digits.iter().map(|d| self.digit(d, &element, &mut lets)).collect();
