@@ -281,6 +281,8 @@ impl Model<'_> {
             self.add(&mut regions, swept);
         }
         let (inside, touched) = (self.bytes(&iteration.regions), self.touched(&regions));
+        // an access that has one row for itself is followed by its own address
+        moving.retain(|r| self.lines_of(r).starts > 1.0);
         let moving = self.touched(&moving).starts;
         let mut fetched = [touched; 3];
         for (level, fetched) in fetched.iter_mut().enumerate() {

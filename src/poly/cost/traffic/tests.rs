@@ -125,6 +125,20 @@ const TRANSPOSED: &str = "loop transposed(N = 64) { out f32 B[N][N]  in f32 A[N]
     for i in 0..N for j in 0..N B[i][j] = A[j][i] }
     schedule s for transposed";
 
+/// Loops that copy many arrays at once: each is followed by itself.
+#[test]
+fn rows_of_many_arrays_start_once() {
+    let arrays = |of: &dyn Fn(usize) -> String, by: &str| (0..12).map(of).collect::<Vec<_>>().join(by);
+    let text = format!(
+        "loop copies(N = 4096) {{ out f32 {} in f32 {} for i in 0..N {{ {} }} }} schedule s for copies {{}}",
+        arrays(&|k| format!("b{k}[N]"), ", "),
+        arrays(&|k| format!("a{k}[N]"), ", "),
+        arrays(&|k| format!("b{k}[i] = a{k}[i]"), " ")
+    );
+    let starts = traffic(&scheduled(&text), &Target::avx2()).starts;
+    assert_eq!(starts, [24.0; 3]);
+}
+
 /// Program, primitives.
 const CASES: &[(&str, &str)] = &[
     (PRODUCT, ""),
