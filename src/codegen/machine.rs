@@ -204,6 +204,8 @@ impl Machine {
         line_lane_cycles: 1.4,
         cache_bytes: [32 << 10, 1 << 20, 32 << 20],
         cache_ways_l1: 8,
+        cache_ways_l2: 8,
+        crowded_line_ns: 3.4,
         bandwidth: [224.0, 100.0, 50.0, 15.0],
         stream_bandwidth: [100.0, 31.0],
         late_line_ns: 4.4,
@@ -348,6 +350,8 @@ machine! {
         "bytes", "Data capacity of the caches, L1 first; the last may be shared", "From data sheets";
     cache_ways_l1 usize = 12, 8, 4;
         "ways", "Associativity of the L1 data cache", "From data sheets";
+    cache_ways_l2 usize = 16, 8, 8;
+        "ways", "Associativity of the second cache", "From data sheets";
     line_bytes usize = 64;
         "bytes", "One cache line", "From data sheets";
     bandwidth [f64; 4] = [400.0, 150.0, 30.0, 15.0], [200.0, 100.0, 30.0, 15.0], [80.0, 60.0, 30.0, 20.0];
@@ -374,6 +378,8 @@ machine! {
         "ns", "Until a line arrives in a page of which no stream is followed: the queues are full of arithmetic that waits for it", "Measured by f64 products of 1008×2208×1200 and 2000×2300×2600";
     row_start_ns f64 = 2.0, 0.5, 2.0;
         "ns", "Until the first line arrives of a row of neighbouring lines, where more rows are read in turn than the prefetcher follows", "Measured by loop programs that walk blocks of 64 bytes down columns; the probe finds at most 0.2 on Zen 3";
+    crowded_line_ns f64 = 1.0;
+        "ns", "Until a line has come into a set of the first cache that more lines come into than it has ways", "On Zen 4 measured by columns of images whose rows are 4 KiB: 3.4; others unmeasured";
     far_row_start_ns f64 = 16.0, 4.0, 16.0;
         "ns", "As `row_start_ns`, of a row that comes from memory", "Measured by integral images of 2000×2000 and 3000×3000; the probe finds 3.1 on Zen 3";
     stream_lines f64 = 2.0;

@@ -80,7 +80,7 @@ pub fn price(nest: &LoopNest, target: &Target) -> Cost {
     let from_memory = slow / machine.bandwidth[3] + (far - slow + traffic.written[2]) / memory;
     let transfers = [
         near / machine.bandwidth[1],
-        middle / last + machine.row_start_ns * traffic.starts[1],
+        middle / last + machine.row_start_ns * traffic.starts[1] + machine.crowded_line_ns * traffic.crowded,
         absent * (from_memory + machine.far_row_start_ns * traffic.starts[2]),
     ];
     let ns = |cycles: f64| cycles / machine.clock_ghz;

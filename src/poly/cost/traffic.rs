@@ -13,6 +13,8 @@
 //! The length of a loop whose bounds depend on loops around it is its mean over points of these that are spread evenly, and
 //! so is the share of the iterations in which a condition holds.
 
+mod conflicts;
+
 use crate::codegen::Target;
 use crate::codegen::loopnest::{Buffer, LoopNest, Stmt};
 use crate::expr::Bound;
@@ -30,6 +32,8 @@ pub struct Traffic {
     pub written: [f64; 3],
     /// Rows of neighbouring lines among these: each starts where no prefetcher follows.
     pub starts: [f64; 3],
+    /// Lines that come into few sets of the first cache one after the other: as many as take that time in one set.
+    pub crowded: f64,
 }
 
 /// Mean counts of one run.
@@ -56,7 +60,8 @@ pub fn traffic_and_counts(nest: &LoopNest, target: &Target) -> (Traffic, Counts)
     let touched = model.bytes(&all.regions);
     let fetched = all.fetched.map(|f| f.bytes.max(touched));
     let [written, starts] = [|f: Lines| f.written, |f: Lines| f.starts].map(|of| all.fetched.map(of));
-    (Traffic { touched, fetched, written, starts }, model.counts)
+    let crowded = all.fetched[0].crowded;
+    (Traffic { touched, fetched, written, starts, crowded }, model.counts)
 }
 
 /// An affine form over the loops around, each counted from 0 in steps of 1.
@@ -133,11 +138,13 @@ struct Lines {
     written: f64,
     /// Rows of neighbouring lines.
     starts: f64,
+    /// See [`Traffic::crowded`].
+    crowded: f64,
 }
 
 impl Lines {
     fn times(self, n: f64) -> Lines {
-        Lines { bytes: self.bytes * n, written: self.written * n, starts: self.starts * n }
+        Lines { bytes: self.bytes * n, written: self.written * n, starts: self.starts * n, crowded: self.crowded * n }
     }
 
     fn plus(self, other: Lines) -> Lines {
@@ -145,6 +152,7 @@ impl Lines {
             bytes: self.bytes + other.bytes,
             written: self.written + other.written,
             starts: self.starts + other.starts,
+            crowded: self.crowded + other.crowded,
         }
     }
 
@@ -212,7 +220,7 @@ impl Model<'_> {
         let touched = self.touched(&all.regions);
         for (level, fetched) in all.fetched.iter_mut().enumerate() {
             let apart = children.iter().map(|c| c.fetched[level]).fold(Lines::default(), Lines::plus);
-            *fetched = if self.fits(touched.bytes, level) { touched.min(apart) } else { apart };
+            *fetched = if self.fits(&all.regions, touched.bytes, level) { touched.min(apart) } else { apart };
         }
         all
     }
@@ -287,13 +295,16 @@ impl Model<'_> {
         let mut fetched = [touched; 3];
         for (level, fetched) in fetched.iter_mut().enumerate() {
             let apart = iteration.fetched[level].times(length.mean);
-            if !self.fits(inside, level) {
+            if !self.fits(&iteration.regions, inside, level) {
                 *fetched = touched.max(apart);
             } else if iteration.fetched[level].starts.min(moving) > self.target.machine.row_streams {
                 // more rows than the prefetcher follows: the next iteration starts each anew
                 let fresh = (touched.bytes / apart.bytes).min(1.0);
                 fetched.starts = fetched.starts.max(fresh * apart.starts);
             }
+            // however they are walked, all lines together lie in more sets
+            let fresh = (touched.bytes / apart.bytes.max(1.0)).min(1.0);
+            fetched.crowded = fetched.crowded.max(fresh * apart.crowded);
         }
         Footprint { regions, fetched }
     }
@@ -345,10 +356,6 @@ impl Model<'_> {
         restore(self);
         footprint.fetched = footprint.fetched.map(|f| f.times(share));
         footprint
-    }
-
-    fn fits(&self, bytes: f64, level: usize) -> bool {
-        bytes <= self.target.machine.usable_bytes(level)
     }
 
     /// `affine / divisor` over the loops around.
@@ -441,7 +448,7 @@ impl Model<'_> {
                 let parts = parts.fold(Lines::default(), Lines::plus);
                 let line = self.target.machine.line_bytes as f64;
                 let whole = (buffer.span() as f64 * buffer.dtype.bytes() as f64 / line).ceil() * line;
-                let whole = Lines { bytes: whole, written: whole.min(parts.written), starts: 1.0 };
+                let whole = Lines { bytes: whole, written: whole.min(parts.written), starts: 1.0, crowded: 0.0 };
                 total = total.plus(whole.min(parts));
             }
         }
@@ -471,7 +478,8 @@ impl Model<'_> {
             next = stride * size;
         }
         let bytes = (rows * (run / line).ceil() * line).min(region.points * line);
-        Lines { bytes, written: if region.written { bytes } else { 0.0 }, starts: rows.min(bytes / line) }
+        let written = if region.written { bytes } else { 0.0 };
+        Lines { bytes, written, starts: rows.min(bytes / line), crowded: self.crowded(region, bytes / line) }
     }
 
     /// Returns true if a whole line lies between the neighbouring elements of two regions.

@@ -1,5 +1,5 @@
 //! The model against a simulation: every access of the loops in their order, in caches that forget the line used
-//! longest ago.
+//! longest ago: of its set in the second cache, of all lines in the others.
 
 use super::*;
 use crate::codegen::loopnest::LoopKind;
@@ -10,12 +10,19 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Small caches, so that small programs leave them.
 fn small() -> Target {
-    Target::avx512().with_caches([1 << 10, 8 << 10, 80 << 10])
+    with_ways(128)
+}
+
+/// The second of them has so many ways; of 128 lines.
+fn with_ways(ways: usize) -> Target {
+    let mut target = Target::avx512().with_caches([1 << 10, 8 << 10, 80 << 10]);
+    target.machine.cache_ways_l2 = ways;
+    target
 }
 
 /// Lines in the order of their last use.
 #[derive(Default)]
-struct Cache {
+struct Set {
     lines: usize,
     used: HashMap<(u32, i64), u64>,
     order: BTreeMap<u64, (u32, i64)>,
@@ -23,7 +30,20 @@ struct Cache {
     missed: u64,
 }
 
+struct Cache(Vec<Set>);
+
 impl Cache {
+    fn of_sets(sets: usize, lines: usize) -> Cache {
+        Cache((0..sets).map(|_| Set { lines: lines / sets, ..Set::default() }).collect())
+    }
+
+    fn touch(&mut self, line: (u32, i64)) {
+        let set = (line.1 + 3 * line.0 as i64).rem_euclid(self.0.len() as i64);
+        self.0[set as usize].touch(line);
+    }
+}
+
+impl Set {
     fn touch(&mut self, line: (u32, i64)) {
         self.now += 1;
         match self.used.insert(line, self.now) {
@@ -46,11 +66,13 @@ struct Simulation<'a> {
 
 impl Simulation<'_> {
     fn of(nest: &LoopNest, target: &Target) -> [f64; 3] {
-        let cache = |bytes: usize| Cache { lines: bytes / target.machine.line_bytes, ..Cache::default() };
-        let mut s =
-            Simulation { nest, values: vec![0; nest.vars.len()], caches: target.machine.cache_bytes.map(cache) };
+        let machine = &target.machine;
+        let lines = machine.cache_bytes.map(|bytes| bytes / machine.line_bytes);
+        let sets = [1, lines[1] / machine.cache_ways_l2, 1];
+        let caches = [0, 1, 2].map(|level| Cache::of_sets(sets[level], lines[level]));
+        let mut s = Simulation { nest, values: vec![0; nest.vars.len()], caches };
         s.body(&nest.body);
-        s.caches.map(|c| (c.missed as usize * target.machine.line_bytes) as f64)
+        s.caches.map(|c| (c.0.iter().map(|s| s.missed as usize).sum::<usize>() * machine.line_bytes) as f64)
     }
 
     fn value(&self, a: &Affine) -> i64 {
@@ -124,6 +146,31 @@ const TRIANGLE: &str = "loop triangle(N = 80) { inout f64 C[N][N]  in f64 A[N][N
 const TRANSPOSED: &str = "loop transposed(N = 64) { out f32 B[N][N]  in f32 A[N][N]
     for i in 0..N for j in 0..N B[i][j] = A[j][i] }
     schedule s for transposed";
+
+/// Columns of a line each, read again while they are in the second cache if they have sets enough of it.
+const COLUMNS: &str = "loop columns(P) { inout f32 A[64][P]
+    for c in 0..8 for r in 0..4 for i in 0..64 for j in 0..16 A[i][16 * c + j] += f32(r) }
+    schedule s for columns";
+
+#[test]
+fn columns_of_rows_at_powers_of_two_lie_in_few_sets() {
+    let at = |columns: i64| {
+        let nest = scheduled(&format!("{} {{}}", COLUMNS.replace("(P)", &format!("(P = {columns})"))));
+        let target = with_ways(16);
+        let (model, simulated) = (traffic(&nest, &target), Simulation::of(&nest, &target));
+        let ratio = model.fetched[1] / simulated[1];
+        assert!((0.66..1.5).contains(&ratio), "{columns}: {ratio}, {nest}");
+        model
+    };
+    let [few, many] = [at(128), at(144)];
+    assert!(few.fetched[1] > 3.0 * many.fetched[1], "{few:?} {many:?}");
+    // of the first cache as well, into which lines of one set come one after the other
+    let real = |columns: &str| {
+        let nest = scheduled(&format!("{} {{}}", COLUMNS.replace("(P)", columns)));
+        traffic(&nest, &Target::avx512()).crowded
+    };
+    assert!(real("(P = 1024)") >= 8.0 * 4.0 * 64.0 / 4.0 && real("(P = 1040)") == 0.0);
+}
 
 /// Loops that copy many arrays at once: each is followed by itself.
 #[test]
