@@ -255,3 +255,40 @@ fn bounds_of_negative_quotients_are_refused() {
         assert!(error.to_string().contains("quotients that are not negative"), "{error}");
     }
 }
+
+/// Loops over remainders of each other: what they compute is what plain loops compute, and the planner's work is limited however many there are.
+#[test]
+fn loops_over_remainders_of_each_other_compile() {
+    let names = ["i", "j", "k", "l", "m", "n"];
+    let divisors = [4, 3, 2, 5, 7];
+    for depth in [3, 6] {
+        let loops: String = (1..depth)
+            .map(|d| {
+                let (outer, by) = (names[d - 1], divisors[d - 1]);
+                format!(" for {} in {outer} - {outer} % {by}..{outer} - {outer} % {by} + {by}", names[d])
+            })
+            .collect();
+        let (last, before) = (names[depth - 1], names[depth - 2]);
+        let text = format!(
+            "loop p() {{ inout i32 a[60][60], b[60][60]\n for i in 0..11{loops} a[i][j] += b[{before}][{last}] }}"
+        );
+        let start: Vec<i32> = (0..3600).map(|k| k % 17).collect();
+        let (mut a, mut points) = (start.clone(), (0..11).map(|i| vec![i]).collect::<Vec<Vec<usize>>>());
+        for by in &divisors[..depth - 1] {
+            let inside = |point: Vec<usize>| {
+                let outer = point[point.len() - 1];
+                let first = outer - outer % by;
+                (first..first + by).map(move |next| [&point[..], &[next]].concat())
+            };
+            points = points.into_iter().flat_map(inside).collect();
+        }
+        for point in &points {
+            a[60 * point[0] + point[1]] += start[60 * point[depth - 2] + point[depth - 1]];
+        }
+        let model = Model::from_program(language::parse("p.tile", &text).unwrap(), None, None).unwrap();
+        let module = model.compile_module(&Options::default()).unwrap_or_else(|e| panic!("{e}\n{text}")).0;
+        let given = Tensor::new(&[60, 60], &start);
+        let results = Session::new(Arc::new(module), 1).unwrap().run(&[("a", &given), ("b", &given)]).unwrap();
+        assert_eq!(results[0].to_vec::<i32>(), a, "{text}");
+    }
+}

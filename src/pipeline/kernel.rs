@@ -18,6 +18,7 @@ use crate::poly::analysis::dependence::{self, Dependences};
 use crate::poly::analysis::index_range::{IndexRange, index_ranges};
 use crate::poly::analysis::legality;
 use crate::poly::cost;
+use crate::poly::ilp::integer_program::Effort;
 use crate::poly::normalize::{array_expansion, build, coalesce, domain_split, index_set_split, statement_split};
 use crate::poly::plan::Candidate;
 use crate::poly::plan::describe::priced;
@@ -299,7 +300,7 @@ fn search(
 ) -> Result<ChosenOrder> {
     let mut scops = scops.into_iter();
     let first = scops.next().ok_or_else(|| Error::Internal("a kernel without statements".into()))?;
-    let mut planned = Planned::new(first, target, times, strict)?;
+    let mut planned = Planned::new(first, target, WHOLE, times, strict)?;
     for other in scops {
         planned = planned.or_better(other, "domains", target, times, strict)?;
     }
@@ -312,6 +313,19 @@ fn search(
     planned.finish(target, times, strict, generate)
 }
 
+/// Limits of the work for one program.
+#[derive(Clone, Copy)]
+struct Work {
+    effort: Effort,
+    /// See [`plan::plan`].
+    entries: usize,
+}
+
+const WHOLE: Work = Work { effort: Effort { left: ilp::MAX_EFFORT }, entries: plan::MOST_ENTRIES };
+
+/// Of a program with split domains or statements, which takes the place of another one only where that pays: five times what any in `datasets` takes.
+const SPLIT: Work = Work { effort: Effort { left: 1_000_000 }, entries: plan::MOST_ENTRIES_WHERE_SPLIT };
+
 /// The order by the ILP and the best plan of it.
 struct Planned {
     scop: Scop,
@@ -323,10 +337,11 @@ struct Planned {
 }
 
 impl Planned {
-    fn new(scop: Scop, target: &Target, times: &mut Times, strict: bool) -> Result<Planned> {
+    fn new(scop: Scop, target: &Target, work: Work, times: &mut Times, strict: bool) -> Result<Planned> {
         let dependences = times.time(Lap::Dependences, || dependence::analyze(&scop))?;
-        let (schedule, mut report) = times.time(Lap::Schedule, || ilp::schedule(&scop, &dependences))?;
-        let plan = || plan::plan(&scop, &dependences, &schedule, target);
+        let (schedule, mut report) =
+            times.time(Lap::Schedule, || ilp::schedule_within(&scop, &dependences, work.effort))?;
+        let plan = || plan::plan(&scop, &dependences, &schedule, target, work.entries);
         let first = || tile::tile(&scop, &schedule, target);
         let (tiled, candidates) = plan_or_first(times.time(Lap::Tile, plan), strict, &mut report.fallback, first)?;
         Ok(Planned { scop, dependences, schedule, report, tiled, candidates })
@@ -341,7 +356,7 @@ impl Planned {
         times: &mut Times,
         strict: bool,
     ) -> Result<Planned> {
-        match Planned::new(scop, target, times, strict) {
+        match Planned::new(scop, target, SPLIT, times, strict) {
             Err(defect @ Error::Internal(_)) if strict => Err(defect),
             Err(Error::Internal(why)) => {
                 let note = || format!("without split {what}, because with them: {why}");

@@ -61,6 +61,14 @@ const SHARE_OF_THREADS: f64 = 0.25;
 /// the chosen ones take 1.11 times as long as the best with none, 1.07 times with 3 and more. Six since fused orders are candidates as well.
 const REFINED: usize = 6;
 
+/// Entries of the constraint matrices of the questions to isl after which no more candidates are lowered. All-pairs shortest paths take
+/// 800,000, the other programs of `datasets` less.
+pub const MOST_ENTRIES: usize = 1_000_000;
+
+/// As [`MOST_ENTRIES`], of a program with split domains or statements. The programs of `datasets` take up to 34,000; four loops over remainders of
+/// each other, in 24 statements, would take 3,500,000.
+pub const MOST_ENTRIES_WHERE_SPLIT: usize = 150_000;
+
 /// Predicted time, over that of the cheapest, up to which a candidate's machine code is priced. Rows that registers transpose are estimated at up to twice the price of
 /// their code; the products of small odd matrices and of blocks of sparse rows lose their best order with 1.3.
 const NEAR: f64 = 1.75;
@@ -144,8 +152,8 @@ impl Candidate {
     }
 }
 
-/// The best plan of `scop`, and what it was chosen among: itself first, then the others by predicted time; empty where
-/// there was no choice.
+/// The best plan of `scop`, and what it was chosen among, within a limit of work ([`MOST_ENTRIES`]): itself first, then the others by predicted time;
+/// empty where there was no choice.
 ///
 /// # Errors
 /// Those of tiling the ILP's schedule, and [`Error::Internal`] where a candidate ends in it.
@@ -154,6 +162,7 @@ pub fn plan(
     dependences: &Dependences,
     schedule: &Schedule,
     target: &Target,
+    most_entries: usize,
 ) -> Result<(Tiled, Vec<Candidate>)> {
     let default = tile::tile(scop, schedule, target)?;
     let recurs = dependences.list.iter().any(|d| d.source == d.sink && !d.reduction);
@@ -164,7 +173,7 @@ pub fn plan(
     if is_blocks(&default) && !has_short_sums(scop, target) {
         return Ok((default, vec![]));
     }
-    let mut candidates = self::candidates(scop, dependences, schedule, default.clone(), target)?;
+    let mut candidates = self::candidates(scop, dependences, schedule, default.clone(), target, most_entries)?;
     if candidates.first().is_none_or(|c| !c.is_default()) {
         return Ok((default, vec![]));
     }
@@ -404,7 +413,7 @@ fn has_short_sums(scop: &Scop, target: &Target) -> bool {
     })
 }
 
-/// The candidates that can be lowered; the ILP's order in the default style is the first.
+/// The candidates that can be lowered, within a limit of work ([`MOST_ENTRIES`]); the ILP's order in the default style is the first.
 ///
 /// # Errors
 /// [`Error::Internal`] where one of them ends in it.
@@ -414,6 +423,7 @@ fn candidates(
     schedule: &Schedule,
     default: Tiled,
     target: &Target,
+    most_entries: usize,
 ) -> Result<Vec<Candidate>> {
     let short = has_short_sums(scop, target).then_some(Style { unrolled: true, ..Style::default() });
     let others = STYLES.into_iter().filter(|_| !is_blocks(&default));
@@ -445,6 +455,9 @@ fn candidates(
         // the first candidate is the default of the ILP's order
         let styles_of_order = styles.iter().filter(|style| order != Order::Ilp || **style != Style::default());
         for &style in styles_of_order {
+            if answers.entries() > most_entries {
+                return Ok(out);
+            }
             if let Some(tiled) =
                 unless_refused(tile_in(scop, Some(dependences), schedule, target, Constants::Memory, style))?
             {

@@ -22,15 +22,18 @@ use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::Polyhedron;
 use crate::poly::statement::{Statement, StatementId, TensorDecl, number, ranges, write_and_computed};
-use crate::runtime::{DType, Result};
+use crate::runtime::{DType, Error, Result};
 
 /// Most statements of the result. A program that would have more has its loops over remainders alone, or stays as it is. Unmeasured.
 const STATEMENTS: usize = 64;
 
+/// Most operations of isl, beyond which a program stays as it is: several times those of any program of `datasets`.
+const OPERATIONS: u64 = 1 << 19;
+
 /// Splits the statements of `scop`.
 ///
 /// # Errors
-/// Those of isl.
+/// Those of isl but its limit.
 pub fn split(scop: &Scop) -> Result<Scop> {
     if !scop.statements.iter().any(|s| !quasi_affine(s, &scop.tensors).is_empty()) {
         return Ok(scop.clone());
@@ -40,9 +43,11 @@ pub fn split(scop: &Scop) -> Result<Scop> {
         return Ok(scop.clone());
     }
     for cuts in [true, false] {
-        let out = decided(&divided, cuts)?;
-        if out.statements.len() <= STATEMENTS {
-            return Ok(reassociate(&out));
+        match decided(&divided, cuts) {
+            Ok(out) if out.statements.len() <= STATEMENTS => return Ok(reassociate(&out)),
+            // loops over remainders of each other, too many to tell apart which parts of them have instances
+            Err(Error::Limit(_)) => break,
+            out => out.map(|_| ())?,
         }
     }
     Ok(scop.clone())
@@ -51,7 +56,8 @@ pub fn split(scop: &Scop) -> Result<Scop> {
 /// A Scop with statements divided where that decides their forms (`cuts`), and affine where they are decided.
 fn decided(scop: &Scop, cuts: bool) -> Result<Scop> {
     let out = Scop { statements: vec![], ..scop.clone() };
-    let mut splitter = Splitter { scop, cuts, out, origin: vec![], isl: Isl::default() };
+    let isl = Isl::with_operations(OPERATIONS);
+    let mut splitter = Splitter { scop, cuts, out, origin: vec![], isl };
     let ids: Vec<StatementId> = scop.ids().collect();
     let root = splitter.node(&scop.order.root, &ids, &Part::default(), 0)?;
     let mut out = splitter.out;

@@ -18,10 +18,10 @@ fn planned(text: &str) -> (Scop, Tiled, Vec<Candidate>) {
     let dependences = crate::poly::analysis::dependence::analyze(&scop).unwrap();
     let (schedule, _) = ilp::schedule(&scop, &dependences).unwrap();
     let target = samples::with_rows(Target::avx512());
-    let tiled = plan(&scop, &dependences, &schedule, &target).unwrap().0;
+    let tiled = plan(&scop, &dependences, &schedule, &target, MOST_ENTRIES).unwrap().0;
     legality::check(&scop, &dependences, &tiled.schedule).unwrap();
     let default = tile::tile(&scop, &schedule, &target).unwrap();
-    let found = candidates(&scop, &dependences, &schedule, default, &target).unwrap();
+    let found = candidates(&scop, &dependences, &schedule, default, &target, MOST_ENTRIES).unwrap();
     (scop, tiled, found)
 }
 
@@ -32,10 +32,13 @@ fn a_defect_of_a_candidate_is_an_error_and_a_refusal_is_not() {
     let (schedule, _) = ilp::schedule(&scop, &dependences).unwrap();
     let target = samples::with_rows(Target::avx512());
     let mut default = tile::tile(&scop, &schedule, &target).unwrap();
-    assert!(candidates(&scop, &dependences, &schedule, default.clone(), &target).is_ok_and(|c| c[0].is_default()));
+    assert!(
+        candidates(&scop, &dependences, &schedule, default.clone(), &target, MOST_ENTRIES)
+            .is_ok_and(|c| c[0].is_default())
+    );
     let packing = default.packings.iter_mut().find(|p| p.dims.len() > 1).expect("an operand is packed");
     packing.dims.clear();
-    let found = candidates(&scop, &dependences, &schedule, default, &target);
+    let found = candidates(&scop, &dependences, &schedule, default, &target, MOST_ENTRIES);
     assert!(matches!(&found, Err(Error::Internal(why)) if why.contains("leaves out an iterator")));
     assert!(unless_refused::<()>(Err(Error::refused("not legal"))).is_ok_and(|part| part.is_none()));
 }
@@ -177,7 +180,7 @@ fn an_order_that_is_free_has_no_candidates() {
     let dependences = crate::poly::analysis::dependence::analyze(&scop).unwrap();
     let (schedule, _) = ilp::schedule(&scop, &dependences).unwrap();
     let target = Target::avx512();
-    let tiled = plan(&scop, &dependences, &schedule, &target).unwrap().0;
+    let tiled = plan(&scop, &dependences, &schedule, &target, MOST_ENTRIES).unwrap().0;
     assert_eq!(tiled, tile::tile(&scop, &schedule, &target).unwrap());
 }
 
@@ -488,7 +491,7 @@ fn the_chosen_candidate_has_the_price_of_its_machine_code() {
     let dependences = crate::poly::analysis::dependence::analyze(&scop).unwrap();
     let (schedule, _) = ilp::schedule(&scop, &dependences).unwrap();
     let target = samples::with_rows(Target::avx512());
-    let (_, found) = plan(&scop, &dependences, &schedule, &target).unwrap();
+    let (_, found) = plan(&scop, &dependences, &schedule, &target, MOST_ENTRIES).unwrap();
     let of_loops = |c: &Candidate| priced(&c.nest, &target);
     let refined = |c: &Candidate| cost::refine(&of_loops(c), &c.nest, &target).unwrap();
     for c in &found {

@@ -7,7 +7,7 @@ use crate::poly::sets::polyhedron::Polyhedron;
 use crate::runtime::Result;
 use rustc_hash::FxHashMap;
 use std::borrow::Borrow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Answers that several solvers share: a copy has the same ones.
@@ -19,6 +19,8 @@ type Table<Q, A> = RefCell<FxHashMap<Polyhedron, Vec<(Q, A)>>>;
 
 #[derive(Default)]
 struct Known {
+    /// Entries of the polyhedra that were asked about.
+    entries: Cell<usize>,
     empty: Table<(), bool>,
     projections: Table<usize, Polyhedron>,
     hulls: Table<Vec<Polyhedron>, Polyhedron>,
@@ -26,9 +28,28 @@ struct Known {
 }
 
 impl Answers {
+    /// The work so far: entries of the constraint matrices of the questions that a solver has answered.
+    pub fn entries(&self) -> usize {
+        self.0.entries.get()
+    }
+
+    fn known<R: ToOwned + PartialEq + ?Sized, A: Clone>(
+        &self,
+        table: &Table<R::Owned, A>,
+        p: &Polyhedron,
+        rest: &R,
+        solve: impl FnOnce() -> Result<A>,
+    ) -> Result<A> {
+        known(table, p, rest, || {
+            let entries = (p.dims + 1) * (p.equalities.len() + p.inequalities.len());
+            self.0.entries.set(self.0.entries.get() + entries);
+            solve()
+        })
+    }
+
     /// Returns true if a polyhedron has no integer point.
     pub fn is_empty(&self, p: &Polyhedron, solve: impl FnOnce() -> Result<bool>) -> Result<bool> {
-        known(&self.0.empty, p, &(), solve)
+        self.known(&self.0.empty, p, &(), solve)
     }
 
     /// The projection on the first `keep` variables.
@@ -38,7 +59,7 @@ impl Answers {
         keep: usize,
         solve: impl FnOnce() -> Result<Polyhedron>,
     ) -> Result<Polyhedron> {
-        known(&self.0.projections, p, &keep, solve)
+        self.known(&self.0.projections, p, &keep, solve)
     }
 
     /// The hull of a polyhedron and others.
@@ -48,7 +69,7 @@ impl Answers {
         others: &[Polyhedron],
         solve: impl FnOnce() -> Result<Polyhedron>,
     ) -> Result<Polyhedron> {
-        known(&self.0.hulls, first, others, solve)
+        self.known(&self.0.hulls, first, others, solve)
     }
 
     /// The constraints of `p` that `context` does not imply.
@@ -58,7 +79,7 @@ impl Answers {
         context: &Polyhedron,
         solve: impl FnOnce() -> Result<Polyhedron>,
     ) -> Result<Polyhedron> {
-        known(&self.0.gists, p, context, solve)
+        self.known(&self.0.gists, context, p, solve)
     }
 }
 

@@ -11,8 +11,8 @@
 use crate::poly::sets::polyhedron::{Form, Polyhedron};
 use crate::runtime::{Error, Result};
 
-/// Generators at any time, at most.
-const MAX_GENERATORS: usize = 2000;
+/// Generators at any time, at most: ten times those of any dependence in the programs of `datasets`.
+const MAX_GENERATORS: usize = 1000;
 /// Constraints, at most: a bit each.
 const MAX_CONSTRAINTS: usize = 128;
 
@@ -94,8 +94,13 @@ impl Cone {
         let rays = std::mem::take(&mut self.rays);
         let sign: Vec<i128> = rays.iter().map(|r| value(form, &r.form).signum()).collect();
         let of = |s: i128| (0..rays.len()).filter(|&i| sign[i] == s).collect::<Vec<_>>();
+        // two adjacent ones span a face of two dimensions beside the lines, which so many constraints fix at least
+        let fixed = (form.len() - self.lines.len()).saturating_sub(2) as u32;
         for (a, b) in of(1).into_iter().flat_map(|a| of(-1).into_iter().map(move |b| (a, b))) {
             let common = rays[a].on & rays[b].on;
+            if common.count_ones() < fixed {
+                continue;
+            }
             let between = (0..rays.len()).any(|c| c != a && c != b && rays[c].on & common == common);
             if !between {
                 let form = onto(form, &rays[a].form, &rays[b].form.iter().map(|x| -x).collect::<Vec<_>>())?;

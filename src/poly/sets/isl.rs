@@ -112,6 +112,8 @@ impl Isl {
     fn projected(&self, p: &Polyhedron, keep: usize) -> Result<Polyhedron> {
         let compute = |equalities: bool| {
             let set = self.set(p)?.eliminate(DimType::Set, keep as u32, (p.dims - keep) as u32)?.remove_divs()?;
+            // to look for equalities takes isl most of the time, and there are hardly ever any
+            let equalities = equalities && !self.constraints(&set, keep)?.spans();
             let set = if equalities { set.detect_equalities()? } else { set };
             self.constraints(&set.remove_redundancies()?, keep)
         };

@@ -5,7 +5,11 @@
 //! Its answers are one-sided: `empty`, the ranges and a [`Reduced::point`] are proofs; where they prove nothing, [`super::isl`]
 //! decides exactly.
 
+mod ranges;
+
 use crate::expr::{Affine, interval};
+pub use ranges::Range;
+use ranges::{completed, middle, narrow, range_of};
 
 /// Coefficients, then the constant.
 pub type Form = Vec<i64>;
@@ -118,6 +122,13 @@ impl Polyhedron {
         self.inequalities.extend(inequalities);
     }
 
+    /// Returns true if it is proven that the integer points have no affine form in common beside the equalities: there is one of which a neighbour
+    /// along each variable that the equalities leave free is a point as well.
+    pub fn spans(&self) -> bool {
+        let reduced = Reduced::new(self);
+        reduced.free + self.equalities.len() == self.dims && reduced.equalities.is_empty() && reduced.has_room()
+    }
+
     /// Returns true if the point satisfies every constraint.
     pub fn contains(&self, point: &[i64]) -> bool {
         self.equalities.iter().all(|e| evaluate(e, point) == 0)
@@ -153,9 +164,6 @@ pub fn plus(a: &[i64], k: i64) -> Form {
     *out.last_mut().expect("a constant") += k;
     out
 }
-
-/// An interval; `None` is unbounded.
-pub type Range = (Option<i64>, Option<i64>);
 
 /// A polyhedron in as few variables as unit equalities allow.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -312,38 +320,13 @@ impl Reduced {
 
     /// Narrows the ranges by the constraints on several variables.
     fn propagate(&mut self) {
-        let negated = self.equalities.iter().map(|e| minus(0, e)).collect::<Vec<_>>();
-        for _ in 0..8 {
-            let mut changed = false;
-            for e in self.inequalities.iter().chain(&self.equalities).chain(&negated) {
-                for v in 0..self.free {
-                    if e[v] == 0 {
-                        continue;
-                    }
-                    let Some(most) = most_without(e, v, &self.ranges) else { continue };
-                    // e[v]·v ≥ −most
-                    let range = &mut self.ranges[v];
-                    if e[v] > 0 {
-                        let lo = -most.div_euclid(e[v]);
-                        if range.0.is_none_or(|old| old < lo) {
-                            range.0 = Some(lo);
-                            changed = true;
-                        }
-                    } else {
-                        let hi = most.div_euclid(-e[v]);
-                        if range.1.is_none_or(|old| old > hi) {
-                            range.1 = Some(hi);
-                            changed = true;
-                        }
-                    }
-                }
-            }
-            self.empty |= self.ranges.iter().any(|r| matches!(r, (Some(lo), Some(hi)) if lo > hi));
-            if !changed || self.empty {
-                break;
-            }
-        }
-        self.empty |= self.inequalities.iter().any(|e| matches!(self.range(e).1, Some(hi) if hi < 0));
+        self.empty |= !narrow(&self.constraints(), &mut self.ranges);
+    }
+
+    /// The constraints on several variables as inequalities.
+    fn constraints(&self) -> Vec<Form> {
+        let equal = self.equalities.iter().cloned().chain(self.equalities.iter().map(|e| minus(0, e)));
+        self.inequalities.iter().cloned().chain(equal).collect()
     }
 
     /// A point of `p`, the polyhedron that this was made of, where one is near at hand: with all free variables at their least
@@ -361,18 +344,40 @@ impl Reduced {
         if let Some(point) = ends(&self.ranges, |r| r.1.or(r.0)).and_then(inside) {
             return Some(point);
         }
-        let mut rest = self.clone();
-        for v in 0..rest.free {
-            let value = least(&rest.ranges[v])?;
-            if rest.ranges[v] != (Some(value), Some(value)) {
-                rest.ranges[v] = (Some(value), Some(value));
-                rest.propagate();
+        let constraints = self.constraints();
+        let searched = |choose: &dyn Fn(&Range) -> Option<i64>| completed(&constraints, self.ranges.clone(), 0, choose);
+        searched(&least).and_then(inside).or_else(|| searched(&middle).and_then(inside))
+    }
+
+    /// Returns true if for each variable two points are found that differ in it and are the same in those before it: these differences
+    /// span all directions.
+    fn has_room(&self) -> bool {
+        let constraints = self.constraints();
+        let is_inside = |point: Vec<i64>| constraints.iter().all(|e| evaluate(e, &point) >= 0);
+        let mut ranges = self.ranges.clone();
+        for v in 0..self.free {
+            let Some(value) = middle(&ranges[v]) else { return false };
+            let with = |value: i64| {
+                let mut fixed = ranges.clone();
+                fixed[v] = (Some(value), Some(value));
+                narrow(&constraints, &mut fixed).then_some(fixed)
+            };
+            let ends = [ranges[v].0, ranges[v].1].into_iter().flatten();
+            let others = [value + 1, value - 1].into_iter().chain(ends).filter(|other| *other != value);
+            let allowed = |other: &i64| {
+                let (lo, hi) = ranges[v];
+                lo.is_none_or(|lo| lo <= *other) && hi.is_none_or(|hi| *other <= hi)
+            };
+            let reaches = |other: i64| {
+                with(other).and_then(|fixed| completed(&constraints, fixed, v + 1, &middle)).is_some_and(is_inside)
+            };
+            if !others.filter(allowed).any(reaches) {
+                return false;
             }
-            if rest.empty {
-                return None;
-            }
+            let Some(fixed) = with(value) else { return false };
+            ranges = fixed;
         }
-        ends(&rest.ranges, least).and_then(inside)
+        !self.empty && is_inside(ranges.iter().map(|r| r.0.unwrap_or(0)).collect())
     }
 
     /// The form over the variables of the polyhedron, over the free variables.
@@ -391,25 +396,6 @@ impl Reduced {
     pub fn range(&self, form: &[i64]) -> Range {
         range_of(form, &self.ranges)
     }
-}
-
-/// The greatest value of a form less its term of the variable `v`; `None` where it has none.
-fn most_without(form: &[i64], v: usize, ranges: &[Range]) -> Option<i64> {
-    let mut others = form.iter().zip(ranges).enumerate().filter(|&(u, (&c, _))| u != v && c != 0);
-    others.try_fold(form[form.len() - 1], |most, (_, (&c, &(low, high)))| {
-        Some(most + c * if c > 0 { high } else { low }?)
-    })
-}
-
-fn range_of(form: &[i64], ranges: &[Range]) -> Range {
-    let constant = form[form.len() - 1];
-    form.iter().zip(ranges).fold((Some(constant), Some(constant)), |(lo, hi), (&c, &(a, b))| match c {
-        0 => (lo, hi),
-        _ => {
-            let (low, high) = if c > 0 { (a, b) } else { (b, a) };
-            (lo.zip(low).map(|(x, y)| x + c * y), hi.zip(high).map(|(x, y)| x + c * y))
-        }
-    })
 }
 
 /// The greatest common divisor, 0 of zeros.
@@ -473,6 +459,25 @@ mod tests {
         assert_eq!(r.range(&r.pull(&[1, -1, 0, 0])), (Some(-1), Some(1)));
         p.inequalities.push(vec![-1, 1, 0, -2]);
         assert!(Reduced::new(&p).empty);
+    }
+
+    #[test]
+    fn points_span_where_one_has_neighbours() {
+        // of 0 ≤ x, y ≤ 9
+        let spans = |inequalities: &[[i64; 3]], equalities: &[[i64; 3]]| {
+            let rows = |rows: &[[i64; 3]]| rows.iter().map(|r| r.to_vec()).collect();
+            let mut p = Polyhedron { dims: 2, equalities: rows(equalities), inequalities: rows(inequalities) };
+            (0..2).for_each(|v| p.bound(&unit(2, v), 0, 9));
+            p.spans()
+        };
+        assert!(spans(&[], &[]) && spans(&[[1, -1, 0]], &[]) && spans(&[], &[[1, -1, 0]]));
+        // two columns, and a strip along 4·x = 3·y, of whose points none is beside another
+        assert!(spans(&[[1, 0, -3], [-1, 0, 4]], &[]) && spans(&[[-4, 3, 0], [4, -3, 3]], &[]));
+        // one column, a line between two inequalities, no points, and 2·x = 4·y + 1
+        assert!(!spans(&[[1, 0, -3], [-1, 0, 3]], &[]));
+        assert!(!spans(&[[1, -1, 0], [-1, 1, 0]], &[]));
+        assert!(!spans(&[[1, 1, -30]], &[]));
+        assert!(!spans(&[], &[[2, -4, -1]]) && !spans(&[], &[[3, -4, -2]]));
     }
 
     #[test]
