@@ -341,6 +341,10 @@ fn conditions_and_offsets_count_for_the_bound_that_has_them() {
         // of which the other branch is chosen where there is no limit
         "k <= row[i], 0, w[k - 1]",
         "row[i] + 1 > k, 0, w[k - 1]",
+        "k - row[i] < 1, 0, w[k - 1]",
+        "k - row[i] > 0, w[k - 1], 0",
+        "row[i] - k >= 0, 0, w[k - 1]",
+        "0 > row[i] - k, w[k - 1], 0",
         "k == row[i], 0, w[k - 1]",
         "!(k > row[i]), 0, w[k - 1]",
         "w[k] < 0 || k <= row[i], 0, w[k - 1]",
@@ -404,12 +408,18 @@ fn bounds_without_a_range_are_refused() {
     one("for i in 0..N for k in p[i]..p[i + 1] y[i] += 1", "write the limit, as in `max(p[i], 0)`");
     one("for i in 0..N for k in 0..q[i] y[i] += 1", "write the limit, as in `min(q[i], N)`");
     one("for i in 0..N for k in p[i]..p[i] + q[i] y[k] += 1", "keep it inside, as in `max(0, min(p[i] + q[i], 4))`");
-    one("for i in 0..N for k in p[i]..p[i + 1] step 2 y[k] += 1", "a step of 2 between bounds from data");
+    one("for i in 0..N for k in p[i]..p[i + 1] step -2 y[k] += 1", "these are walked upwards, as in `step 2`");
     one("for i in 0..N for k in i..i + p[i] y[k] += 1", "keep it inside, as in `max(0, min(i + i64(p[i]), 4))`");
     assert_eq!(error("", "for i in 0..N for k in i..min(i + p[i], N) y[k] += 1"), "");
     for dtype in ["bool", "f32"] {
         let message = error(&format!("in {dtype} r[N + 1]\n"), "for i in 0..N for k in r[i]..r[i + 1] y[k] += 1");
         assert!(message.contains(&format!("`r[i]` is {dtype}, which is not a type of bounds")), "{message}");
+    }
+    for (dtype, bound) in [("u8", "r[i] + 1"), ("i16", "2 * r[i]"), ("u32", "r[i] + 1")] {
+        let message = error(&format!("in {dtype} r[N + 1]\n"), &format!("for i in 0..N for k in {bound}..4 y[k] += 1"));
+        let wide = bound.replace("r[i]", "i64(r[i])");
+        let expected = format!("the bound `{bound}` is computed in {dtype}, where it may wrap around: write `{wide}`");
+        assert!(message.contains(&expected), "{message}");
     }
     let written = error("inout i32 r[N + 1]", "for i in 0..N { r[i] = 0  for k in r[i]..4 y[k] += 1 }");
     assert!(written.contains("the bound `r[i]` is from `r`, which the program writes"), "{written}");
@@ -467,4 +477,64 @@ fn rows_on_an_emulated_processor() {
     for ((slot, y, text), results) in expected.iter().zip(emulator::run("rows", &jobs).into_iter().flatten()) {
         results.iter().for_each(|r| assert_eq!(r[*slot], *y, "{text}"));
     }
+}
+
+/// Steps between bounds from data begin at the lower one.
+#[test]
+fn rows_are_walked_in_steps() {
+    let text = "loop p(N = 4, Z = 12) { in i32 row[N + 1]\n inout f32 w[Z]\n for i in 0..N for k in row[i]..row[i + 1] step 2 w[k] += 1 }";
+    let rows = [0, 3, 3, 8, 12];
+    let given = [("row", &i32s(&rows)), ("w", &f32s(&[0.0; 12]))];
+    let mut expected = [0.0; 12];
+    for row in rows.windows(2) {
+        (row[0]..row[1]).step_by(2).for_each(|k| expected[k as usize] += 1.0);
+    }
+    assert_eq!(outputs(text, &given)[0].to_vec::<f32>(), expected);
+}
+
+/// Rows, subscripts and literals of u64: an element beyond i64 is no subscript, and allowed where a condition on it fails.
+#[test]
+fn numbers_of_u64_are_bounds_subscripts_and_literals() {
+    let run = |text: &str, name: &str, values: &[u64], zeros: i64| {
+        let compiled = model(text).compile_module(&Options::default()).unwrap_or_else(|e| panic!("{e}\n{text}")).0;
+        let (given, h) =
+            (Tensor::new(&[values.len() as i64], values), Tensor::new(&[zeros], &vec![0f32; zeros as usize]));
+        let outputs = Session::new(Arc::new(compiled), 1)?.run(&[(name, &given), ("h", &h)])?;
+        Ok::<_, tilewright::Error>(outputs[0].to_vec::<f32>())
+    };
+    let guarded = "loop p() { in u64 q[4]\n inout f32 h[3]\n for i in 0..4 if q[i] < 3 h[i64(q[i])] += 1 }";
+    let direct = "loop p() { in u64 q[4]\n inout f32 h[3]\n for i in 0..4 if q[i] < 3 h[q[i]] += 1 }";
+    let plain = "loop p() { in u64 q[4]\n inout f32 h[3]\n for i in 0..4 h[i64(q[i])] += 1 }";
+    for text in [guarded, direct] {
+        assert_eq!(run(text, "q", &[u64::MAX, 1, 2, 0], 3).unwrap(), [1.0, 1.0, 1.0], "{text}");
+        assert_eq!(run(text, "q", &[1 << 63, 7, 2, 2], 3).unwrap(), [0.0, 0.0, 2.0], "{text}");
+    }
+    assert_eq!(run(plain, "q", &[1, 1, 2, 0], 3).unwrap(), [1.0, 2.0, 1.0]);
+    assert!(run(plain, "q", &[u64::MAX, 1, 2, 0], 3).is_err());
+    let rows =
+        "loop p(N = 3) { in u64 row[N + 1]\n inout f32 h[6]\n for i in 0..N for k in row[i]..row[i + 1] h[k] += 1 }";
+    assert_eq!(run(rows, "row", &[0, 2, 2, 5], 6).unwrap(), [1.0, 1.0, 1.0, 1.0, 1.0, 0.0]);
+    assert!(run(rows, "row", &[0, 2, u64::MAX, 5], 6).is_err() && run(rows, "row", &[0, 2, 9, 5], 6).is_err());
+    let text = "loop p() { in u64 q[4]\n out u64 h[4]\n for i in 0..4 h[i] = max(q[i], 9223372036854775808) - 18446744073709551615 }";
+    let given = [("q", &Tensor::new(&[4], &[0, 1 << 63, u64::MAX, 5]))];
+    let expected = [0, 1 << 63, u64::MAX, 5].map(|q: u64| q.max(1 << 63).wrapping_sub(u64::MAX));
+    assert_eq!(outputs(text, &given)[0].to_vec::<u64>(), expected);
+}
+
+/// A condition on a temporary counts for the subscript that the temporary is.
+#[test]
+fn conditions_on_a_temporary_guard_the_element_that_it_is() {
+    let run = |statements: &str, q: [i32; 8]| {
+        let text =
+            format!("loop p() {{ in i32 q[8]\n temp i32 k\n inout f32 h[4]\n for i in 0..8 {{ {statements} }} }}");
+        let compiled = model(&text).compile_module(&Options::default()).unwrap_or_else(|e| panic!("{e}\n{text}")).0;
+        let given = [("q", &Tensor::new(&[8], &q)), ("h", &f32s(&[0.0; 4]))];
+        let outputs = Session::new(Arc::new(compiled), 1)?.run(&given)?;
+        Ok::<_, tilewright::Error>(outputs[0].to_vec::<f32>())
+    };
+    let q = [0, 1, 2, -3, 4, 9, -5, 3];
+    assert_eq!(run("k = q[i] if k >= 0 && k < 4 h[k] += 1", q).unwrap(), [1.0; 4]);
+    assert_eq!(run("k = q[i] + 1 if k > 0 && k < 4 h[k] += 1", q).unwrap(), [0.0, 1.0, 1.0, 1.0]);
+    assert_eq!(run("k = q[i] if !(k < 0 || k >= 4) { h[k] += 1 }", q).unwrap(), [1.0; 4]);
+    assert!(run("k = q[i] if k >= 0 h[k] += 1", q).is_err());
 }

@@ -104,7 +104,7 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
     (
         "expr",
         &[
-            &["affine", "choice"],
+            &["affine", "choice", "logic"],
             &["expression", "interval"],
             &["scalar"],
             &["dynamic_bounds", "literals", "narrow"],

@@ -4,6 +4,7 @@
 //! Source: J. Zhao, M. Kruse, A. Cohen, *A Polyhedral Compilation Framework for Loops with Dynamic Data-Dependent Bounds*, CC 2018.
 //! There as here the domain of such a loop has static bounds, and what the data say is a guard inside of it.
 
+use crate::expr::logic::Condition;
 use crate::expr::scalar::Value;
 use crate::expr::{Affine, BinaryOp, CompareOp, Expr, Index, Scalar, UnaryOp};
 use crate::expr::{BufferId, Var};
@@ -44,25 +45,21 @@ impl Target<'_> {
         }
     }
 
-    /// The conditions of which each must hold for `value` to change the element.
-    pub fn conditions<'e>(&self, value: &'e Expr) -> Vec<&'e Expr> {
+    /// The bounds from data among the conditions of which each must hold for `value` to change the element.
+    pub fn bounds<'e>(&self, value: &'e Expr) -> Vec<DynamicBound<'e>> {
         let mut out = vec![];
         let mut value = value;
         while let Expr::Select(condition, inside, otherwise) = value
             && self.is_kept_by(otherwise)
         {
-            conjunction(condition, &mut out);
+            let parts = condition.parts(true).into_iter();
+            out.extend(parts.filter_map(|(part, holds)| DynamicBound::of_part(part, holds)));
             value = inside;
         }
         out
     }
 
-    /// The bounds from data among [`Target::conditions`].
-    pub fn bounds<'e>(&self, value: &'e Expr) -> Vec<DynamicBound<'e>> {
-        self.conditions(value).into_iter().filter_map(DynamicBound::of).collect()
-    }
-
-    /// `value` without those of [`Target::conditions`] that are known to hold.
+    /// `value` without those of its conditions that are known to hold.
     pub fn without(&self, value: &Expr, holds: &dyn Fn(&Expr) -> bool) -> Expr {
         match value {
             Expr::Select(condition, inside, otherwise) if self.is_kept_by(otherwise) => {
@@ -74,17 +71,6 @@ impl Target<'_> {
             }
             value => value.clone(),
         }
-    }
-}
-
-/// The operands of a conjunction.
-pub fn conjunction<'e>(e: &'e Expr, out: &mut Vec<&'e Expr>) {
-    match e {
-        Expr::Binary(BinaryOp::And, a, b) => {
-            conjunction(a, out);
-            conjunction(b, out);
-        }
-        e => out.push(e),
     }
 }
 
@@ -100,13 +86,22 @@ fn remaining(e: &Expr, holds: &dyn Fn(&Expr) -> bool) -> Option<Expr> {
 }
 
 impl DynamicBound<'_> {
-    /// The bound that a comparison states.
+    /// The bound that a comparison states, or its negation.
     pub fn of(e: &Expr) -> Option<DynamicBound<'_>> {
+        match e.parts(true)[..] {
+            [(part, holds)] => DynamicBound::of_part(part, holds),
+            _ => None,
+        }
+    }
+
+    /// The bound that a comparison states where it holds, or where it does not.
+    pub fn of_part(e: &Expr, holds: bool) -> Option<DynamicBound<'_>> {
         let Expr::Compare(op, a, b) = e else { return None };
         let is_data = |e: &Expr| e.any(&mut |e| matches!(e, Expr::Load(_)));
+        let op = if holds { *op } else { op.opposite() };
         let (op, form, limit) = match (affine(a), affine(b)) {
-            (Some(form), None) if is_data(b) => (*op, form, &**b),
-            (None, Some(form)) if is_data(a) => (swapped(*op), form, &**a),
+            (Some(form), None) if is_data(b) => (op, form, &**b),
+            (None, Some(form)) if is_data(a) => (swapped(op), form, &**a),
             _ => return None,
         };
         let (lower, form) = match op {

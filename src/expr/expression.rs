@@ -1,6 +1,7 @@
 //! Affine forms and scalar expressions: the one language for the bodies of statements, in a Scop (over iterators) and in
 //! a LoopNest (over loop variables).
 
+use crate::expr::logic::{Condition, Logic};
 use crate::expr::{Affine, Var};
 use crate::runtime::DType;
 use serde::{Deserialize, Serialize};
@@ -378,6 +379,17 @@ impl Expr {
             Expr::Unary(_, a) | Expr::Binary(_, a, _) | Expr::Select(_, a, _) => a.dtype(of),
             Expr::Compare(..) => DType::Bool,
             Expr::Cast(to, _) | Expr::Bitcast(to, _) => *to,
+        }
+    }
+}
+
+impl Condition for Expr {
+    fn logic(&self) -> Logic<'_, Expr> {
+        match self {
+            Expr::Unary(UnaryOp::Not, a) => Logic::Not(a),
+            Expr::Binary(BinaryOp::And, a, b) => Logic::And(a, b),
+            Expr::Binary(BinaryOp::Or, a, b) => Logic::Or(a, b),
+            _ => Logic::Part,
         }
     }
 }

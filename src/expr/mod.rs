@@ -7,6 +7,7 @@ pub mod dynamic_bounds;
 pub mod expression;
 pub mod interval;
 pub mod literals;
+pub mod logic;
 pub mod narrow;
 pub mod piecewise;
 pub mod scalar;

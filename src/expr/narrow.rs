@@ -88,7 +88,8 @@ pub fn constant_divisor(op: BinaryOp, b: &Expr) -> Option<i64> {
 /// The variable that stands for an element of the first buffer; those of the others follow.
 const ELEMENTS: u32 = 1 << 30;
 
-/// The interval of an integer expression in which `elements` bounds those of some buffers and `bounds` affine forms; `None` of floats and u64.
+/// The interval of an integer expression in which `elements` bounds those of some buffers and `bounds` affine forms; `None` of floats, and of u64
+/// where no number limits it.
 pub fn range_over_elements(
     dtype: &dyn Fn(BufferId) -> DType,
     elements: &dyn Fn(BufferId) -> Option<Interval>,
@@ -117,8 +118,11 @@ impl Names<'_> {
         e.dtype(&self.dtype)
     }
 
-    /// The interval of the values of an integer expression; `None` of floats and u64.
+    /// The interval of the values of an integer expression; `None` of floats, and of u64 where no number limits it.
     pub fn range(&self, e: &Expr) -> Option<Interval> {
+        if self.dtype(e) == DType::U64 {
+            return self.range_of_unsigned(e);
+        }
         let whole_type = dtype_range(self.dtype(e))?;
         let computed = match e {
             Expr::Const(s) => Some(Value::from(*s).as_i64()).map(|v| (v, v)),
@@ -143,6 +147,24 @@ impl Names<'_> {
             Expr::Load(_) | Expr::Compare(..) | Expr::Bitcast(..) => None,
         };
         Some(computed.filter(|c| is_within(*c, whole_type)).unwrap_or(whole_type))
+    }
+
+    /// The interval of an expression of type u64 that a number limits.
+    fn range_of_unsigned(&self, e: &Expr) -> Option<Interval> {
+        let most = match e {
+            Expr::Const(s) => return i64::try_from(s.bits).ok().map(|v| (v, v)),
+            Expr::Binary(BinaryOp::Max, a, b) => {
+                let (a, b) = (self.range(a)?, self.range(b)?);
+                return Some((a.0.max(b.0), a.1.max(b.1)));
+            }
+            Expr::Binary(BinaryOp::Min | BinaryOp::And, a, b) => {
+                let ends = [a, b].into_iter().filter_map(|e| self.range(e)).map(|(_, most)| most);
+                ends.min()?
+            }
+            Expr::Binary(BinaryOp::Mod, _, divisor) => self.range(divisor).filter(|d| d.0 > 0)?.1 - 1,
+            _ => return None,
+        };
+        Some((0, most))
     }
 
     /// The interval before it is brought into the type.

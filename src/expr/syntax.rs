@@ -2,6 +2,7 @@
 //!
 //! In: what the parser or a builder makes. Invariant: parse after print is the identity.
 
+use crate::expr::logic::{Condition, Logic};
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::runtime::DType;
 
@@ -71,6 +72,8 @@ pub struct Expr {
 pub enum Kind {
     /// An integer literal.
     Integer(i64),
+    /// An integer literal from 2^63 on.
+    Unsigned(u64),
     /// A literal with a fraction or an exponent, `inf` or `nan`.
     Real(f64),
     /// `true` or `false`.
@@ -213,17 +216,49 @@ impl Expr {
         Expr { kind, span: Span::default() }
     }
 
+    /// An integer literal in the place of a text.
+    pub(crate) fn integer(n: i64, span: Span) -> Expr {
+        Expr { kind: Kind::Integer(n), span }
+    }
+
+    /// A name in the place of a text.
+    pub(crate) fn named(name: &str, span: Span) -> Expr {
+        Expr { kind: Kind::Name(name.into()), span }
+    }
+
+    /// A conversion, in the place of the operand.
+    pub(crate) fn cast(self, to: DType) -> Expr {
+        Expr { span: self.span, kind: Kind::Cast(to, Box::new(self)) }
+    }
+
+    /// Two operands joined by an operator, in the place of both.
+    pub(crate) fn joined(self, operator: Operator, other: Expr) -> Expr {
+        let span = self.span.to(other.span);
+        Expr { kind: Kind::Binary(operator, Box::new(self), Box::new(other)), span }
+    }
+
     /// Calls `f` on every expression, parents first.
     pub fn visit<'a>(&'a self, f: &mut impl FnMut(&'a Expr)) {
         f(self);
         match &self.kind {
-            Kind::Integer(_) | Kind::Real(_) | Kind::Bool(_) | Kind::Name(_) => {}
+            Kind::Integer(_) | Kind::Unsigned(_) | Kind::Real(_) | Kind::Bool(_) | Kind::Name(_) => {}
             Kind::Element(_, operands) | Kind::Call(_, operands) => operands.iter().for_each(|e| e.visit(f)),
             Kind::Cast(_, a) | Kind::Negate(a) | Kind::Not(a) => a.visit(f),
             Kind::Binary(_, a, b) => {
                 a.visit(f);
                 b.visit(f);
             }
+        }
+    }
+}
+
+impl Condition for Expr {
+    fn logic(&self) -> Logic<'_, Expr> {
+        match &self.kind {
+            Kind::Not(a) => Logic::Not(a),
+            Kind::Binary(Operator::And, a, b) => Logic::And(a, b),
+            Kind::Binary(Operator::Or, a, b) => Logic::Or(a, b),
+            _ => Logic::Part,
         }
     }
 }
@@ -262,6 +297,7 @@ impl Expr {
     pub fn text(&self, style: Style, outside: u8) -> String {
         match &self.kind {
             Kind::Integer(v) => v.to_string(),
+            Kind::Unsigned(v) => v.to_string(),
             Kind::Real(v) if v.is_nan() => "nan".into(),
             Kind::Real(v) => format!("{v:?}"),
             Kind::Bool(v) => v.to_string(),

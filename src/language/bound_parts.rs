@@ -3,9 +3,11 @@
 //! In: the operands of both bounds, of `max` in a lower one, of `min` in an upper one. Out: a range of affine bounds, and the condition under which
 //! a value in it is one of the loop.
 
+use super::scope::combine;
 use super::syntax::Range;
-use crate::expr::syntax::{Expr as Text, Function, Kind, Name, Operator, Span};
-use crate::expr::{BinaryOp, CompareOp};
+use crate::expr::syntax::{Expr as Text, Function, Kind, Name, Operator};
+use crate::expr::{Affine, BinaryOp, CompareOp};
+use crate::language::environment::Scope;
 use crate::runtime::DType;
 
 /// The operands of a bound: of `max` in a lower one, of `min` in an upper one.
@@ -35,8 +37,8 @@ impl Parts {
     }
 }
 
-/// The loop of steps of one over a range that holds one whose bounds have remainders, or that is walked in longer steps from a bound that divides,
-/// and the condition of its iterations; `None` for other loops, and for longer steps from one of several bounds.
+/// The loop of steps of one over a range that holds one whose bounds have remainders, or that is walked in longer steps from a bound that divides
+/// or is one of several, and the condition of its iterations; `None` for other loops.
 pub(super) fn around_remainders(
     index: &Name,
     range: &Range,
@@ -44,41 +46,84 @@ pub(super) fn around_remainders(
     lower: &Parts,
     upper: &Parts,
 ) -> Option<(Text, Range)> {
-    let (start, bound) = if step > 0 { (lower, &range.lower) } else { (upper, &range.upper) };
-    let is_long = step.abs() != 1;
+    let start = if step > 0 { lower } else { upper };
     let has_remainders = !lower.remainders.is_empty() || !upper.remainders.is_empty();
-    if !(has_remainders || is_long && start.divides) || is_long && start.count > 1 {
+    if !(has_remainders || step.abs() != 1 && (start.divides || start.count > 1)) {
         return None;
     }
-    let mut condition = within_bounds(index, &lower.remainders, &upper.remainders);
-    if is_long {
-        let span = bound.span;
-        let at = |kind: Kind| Text { kind, span };
-        let join = |operator, a: Text, b: Text| at(Kind::Binary(operator, Box::new(a), Box::new(b)));
-        let (number, index) = (|n: i64| at(Kind::Integer(n)), at(Kind::Name(index.text.clone())));
-        let distance = match step > 0 {
-            true => join(Operator::Sub, index, bound.clone()),
-            false => join(Operator::Sub, join(Operator::Sub, bound.clone(), number(1)), index),
-        };
-        let rest = join(Operator::Mod, distance, number(step.abs()));
-        let whole = join(Operator::Compare(CompareOp::Eq), rest, number(0));
-        condition = if has_remainders { join(Operator::And, condition, whole) } else { whole };
-    }
+    let condition = has_remainders.then(|| within_bounds(index, &lower.remainders, &upper.remainders));
+    let all = [condition, at_steps(index, range, step)].into_iter().flatten();
+    let condition = all.reduce(|a, b| a.joined(Operator::And, b))?;
     Some((condition, Range { lower: lower.joined(BinaryOp::Max)?, upper: upper.joined(BinaryOp::Min)? }))
+}
+
+/// `(index - lower) % step == 0`, of a negative step from the last value before the upper bound; `None` for steps of one.
+pub(super) fn at_steps(index: &Name, range: &Range, step: i64) -> Option<Text> {
+    if step.abs() == 1 {
+        return None;
+    }
+    let bound = if step > 0 { &range.lower } else { &range.upper };
+    let (index, number) = (Text::named(index, bound.span), |n: i64| Text::integer(n, bound.span));
+    let distance = match step > 0 {
+        true => index.joined(Operator::Sub, bound.clone().cast(DType::I64)),
+        false => bound.clone().joined(Operator::Sub, number(1)).joined(Operator::Sub, index),
+    };
+    let rest = distance.joined(Operator::Mod, number(step.abs()));
+    Some(rest.joined(Operator::Compare(CompareOp::Eq), number(0)))
 }
 
 /// `index >= lower && index < upper`.
 pub(super) fn within_bounds(index: &Name, lower: &[Text], upper: &[Text]) -> Text {
     let compared = |op: CompareOp, limit: &Text| {
-        let span = limit.span;
-        let limit = Text { kind: Kind::Cast(DType::I64, Box::new(limit.clone())), span };
-        let index = Text { kind: Kind::Name(index.text.clone()), span: index.span };
-        Text { kind: Kind::Binary(Operator::Compare(op), Box::new(index), Box::new(limit)), span }
+        Text::named(index, limit.span).joined(Operator::Compare(op), limit.clone().cast(DType::I64))
     };
     let all = lower.iter().map(|e| compared(CompareOp::Ge, e)).chain(upper.iter().map(|e| compared(CompareOp::Lt, e)));
-    let and = |a: Text, b: Text| {
-        let span = a.span.to(b.span);
-        Text { kind: Kind::Binary(Operator::And, Box::new(a), Box::new(b)), span }
+    all.reduce(|a, b| a.joined(Operator::And, b)).unwrap_or(Text::new(Kind::Bool(true)))
+}
+
+/// The difference of two operands as `form ± data`.
+pub(super) struct Difference<'a> {
+    scope: &'a Scope<'a>,
+    pub form: Affine,
+    /// The only operand that is not affine, and its sign.
+    pub data: Option<(i64, &'a Text)>,
+}
+
+impl<'a> Difference<'a> {
+    /// Of nothing.
+    pub fn new(scope: &'a Scope<'a>) -> Difference<'a> {
+        Difference { scope, form: Affine::constant(0), data: None }
+    }
+
+    /// Adds `sign · e`; `None` where that has several operands which are not affine.
+    pub fn add(&mut self, e: &'a Text, sign: i64) -> Option<()> {
+        if let Some(affine) = self.scope.affine(e).ok()? {
+            self.form = combine(&self.form, &affine, sign)?;
+            return Some(());
+        }
+        // sums of narrower types wrap around
+        let is_wide = !matches!(self.scope.dtype(e), Ok(Some(dtype)) if dtype != DType::I64);
+        match &e.kind {
+            Kind::Binary(Operator::Add, a, b) if is_wide => self.add(a, sign).and_then(|()| self.add(b, sign)),
+            Kind::Binary(Operator::Sub, a, b) if is_wide => self.add(a, sign).and_then(|()| self.add(b, -sign)),
+            Kind::Negate(a) if is_wide => self.add(a, -sign),
+            _ if self.data.is_none() => {
+                self.data = Some((sign, e));
+                Some(())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A sum or a product whose elements are converted to i64; `None` for another expression.
+pub(super) fn wide(e: &Text) -> Option<Text> {
+    let kind = match &e.kind {
+        Kind::Element(..) | Kind::Name(_) => return Some(e.clone().cast(DType::I64)),
+        Kind::Integer(_) => return Some(e.clone()),
+        Kind::Binary(operator, a, b) => Kind::Binary(*operator, Box::new(wide(a)?), Box::new(wide(b)?)),
+        Kind::Negate(a) => Kind::Negate(Box::new(wide(a)?)),
+        _ => return None,
     };
-    all.reduce(and).unwrap_or(Text { kind: Kind::Bool(true), span: Span::default() })
+    Some(Text { kind, span: e.span })
 }

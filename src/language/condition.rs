@@ -79,18 +79,6 @@ pub fn facts(scope: &Scope, e: &Expr, truth: bool) -> Vec<Affine> {
     }
 }
 
-/// The parts of a condition that all are as said where it is `truth`, each with whether it holds.
-pub fn parts<'e>(condition: &'e Expr, truth: bool, part: &mut impl FnMut(&'e Expr, bool)) {
-    match (&condition.kind, truth) {
-        (Kind::Not(a), _) => parts(a, !truth, part),
-        (Kind::Binary(Operator::And, a, b), true) | (Kind::Binary(Operator::Or, a, b), false) => {
-            parts(a, truth, part);
-            parts(b, truth, part);
-        }
-        _ => part(condition, truth),
-    }
-}
-
 fn product(a: Vec<Conjunction>, b: Vec<Conjunction>) -> Vec<Conjunction> {
     a.iter().flat_map(|a| b.iter().map(move |b| [a.clone(), b.clone()].concat())).collect()
 }

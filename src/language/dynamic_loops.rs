@@ -7,13 +7,15 @@
 //! the loop must lie in it when the program runs: those of a lower bound not before it, those of an upper one not behind it. Source: J. Zhao, M. Kruse, A. Cohen, *A Polyhedral Compilation Framework for
 //! Loops with Dynamic Data-Dependent Bounds*, CC 2018.
 
-use super::bound_parts::{Parts, around_remainders, within_bounds};
+use super::bound_parts::{Difference, Parts, around_remainders, at_steps, wide, within_bounds};
 use super::condition;
 use super::remainders::{self, Interval};
 use super::scope::plain;
 use super::source::{Checked, Diagnostic};
 use super::syntax::{Body, Program, Range, Statement, assignments};
+use crate::expr::dynamic_bounds::swapped;
 use crate::expr::interval::ceil_div;
+use crate::expr::logic::Condition;
 use crate::expr::syntax::{Expr as Text, Function, Kind, Name, Operator, Style};
 use crate::expr::{Affine, BinaryOp, CompareOp, Expr, Scalar, Var};
 use crate::language::environment::Scope;
@@ -63,12 +65,18 @@ impl Conversion<'_> {
                     let (lower, upper) =
                         (self.parts(&range.lower, BinaryOp::Max)?, self.parts(&range.upper, BinaryOp::Min)?);
                     if !lower.data.is_empty() || !upper.data.is_empty() {
-                        if *step != 1 {
-                            let message =
-                                format!("a step of {step} between bounds from data: they are walked one by one");
+                        if *step < 1 {
+                            let message = format!(
+                                "a step of {step} between bounds from data: these are walked upwards, as in `step {}`",
+                                step.unsigned_abs()
+                            );
                             return Err(Diagnostic::unsupported(range.lower.span, message));
                         }
-                        let condition = within_bounds(index, &lower.conditions(), &upper.conditions());
+                        let mut condition = within_bounds(index, &lower.conditions(), &upper.conditions());
+                        if let Some(steps) = at_steps(index, range, *step) {
+                            condition = condition.joined(Operator::And, steps);
+                        }
+                        *step = 1;
                         self.guard(index, [&lower.data, &upper.data], body)?;
                         *range = self.static_range(index, range, lower, upper, body)?;
                         *body = vec![Statement::If { condition, body: std::mem::take(body), otherwise: vec![] }];
@@ -178,7 +186,7 @@ impl Conversion<'_> {
                 elements.push(self.elements(e, op == BinaryOp::Max, inside)?);
             }
             let limit = if op == BinaryOp::Min { inside.end } else { inside.first };
-            Ok(Text { kind: Kind::Integer(limit), span: at.span })
+            Ok(Text::integer(limit, at.span))
         };
         let lower = bound(lower, &range.lower, BinaryOp::Max)?;
         let upper = bound(upper, &range.upper, BinaryOp::Min)?;
@@ -243,6 +251,9 @@ impl Conversion<'_> {
         let Inside { first, end, reach } = *inside;
         let refused = |_| {
             let shown = self.scope().show(e);
+            if let Some(message) = self.wraps(e) {
+                return Diagnostic::unsupported(e.span, message);
+            }
             let message = format!(
                 "the bound `{shown}` is not one element of an integer array, with numbers added or multiplied: keep it inside, as in \
                  `max({first}, min({shown}, {end}))`"
@@ -251,14 +262,25 @@ impl Conversion<'_> {
         };
         let (within, beyond) =
             if is_lower { ((first, reach.1.max(end)), (first, FAR)) } else { ((reach.0.min(first), end), (-FAR, end)) };
-        let cast = Text { kind: Kind::Cast(DType::I64, Box::new(e.clone())), span: e.span };
-        let value = self.scope().value(&cast, DType::I64)?;
+        let value = self.scope().value(&e.clone().cast(DType::I64), DType::I64)?;
         let of = |(low, high): (i64, i64)| {
             let offset = Expr::Const(Scalar::i64(low));
             let value = if low == 0 { value.clone() } else { Expr::binary(BinaryOp::Sub, value.clone(), offset) };
             element_range(self.known, &[], &value, high - low + 1).map_err(refused)
         };
         Ok(Elements { is_lower, within: of(within)?, beyond: of(beyond)? })
+    }
+
+    /// The message for a bound that is computed in a type of few bits, and may wrap around there; `None` for another one.
+    fn wraps(&self, e: &Text) -> Option<String> {
+        let scope = self.scope();
+        let dtype = scope.dtype(e).ok()?.filter(|dtype| !matches!(dtype, DType::I32 | DType::I64))?;
+        let shown = scope.show(e);
+        let wide = wide(e).filter(|wide| !matches!(wide.kind, Kind::Cast(..)))?;
+        Some(format!(
+            "the bound `{shown}` is computed in {dtype}, where it may wrap around: write `{}`",
+            scope.show(&wide)
+        ))
     }
 
     /// Adds affine conditions to those, of statements and of selections, that compare an index with elements that bound its loop, as `k > p[i]` in a loop from `p[i]`: the values of the index that
@@ -318,9 +340,9 @@ impl Conversion<'_> {
         for (truth, inside) in [true, false].into_iter().zip(branches) {
             let mut limits = vec![];
             if let Some(inside) = inside {
-                condition::parts(condition, truth, &mut |part, holds| {
-                    self.limits(index, bounds, part, holds, &mut limits)
-                });
+                for (part, holds) in condition.parts(truth) {
+                    self.limits(index, bounds, part, holds, &mut limits);
+                }
                 let limits = limits.into_iter().filter_map(|limit| self.affine_limit(bounds, limit, &inside));
                 let limits: Vec<(CompareOp, i64)> = limits.collect();
                 if !limits.is_empty() {
@@ -364,27 +386,28 @@ impl Conversion<'_> {
         indices.push(index.text.clone());
         let var = Var(indices.len() as u32 - 1);
         let scope = Scope::new(self.sizes, &indices, self.known, &plain, Style::Square);
-        let form = |e: &Text| scope.affine(e).ok().flatten();
-        let (form, data, swapped) = match (form(a), form(b)) {
-            (Some(form), None) => (form, b, false),
-            (None, Some(form)) => (form, a, true),
-            _ => return,
-        };
+        let mut difference = Difference::new(&scope);
+        if difference.add(a, 1).and_then(|()| difference.add(b, -1)).is_none() {
+            return;
+        }
+        let Some((sign, data)) = difference.data else { return };
         // an opposite is one of integers
         let is_integer = scope.dtype(data).is_ok_and(|dtype| dtype.is_some_and(|d| !d.is_float()));
-        if form.terms != [(var, 1)] || !scope.reads_data(data) || !is_integer {
+        let form = difference.form;
+        if form.terms != [(var, -sign)] || !scope.reads_data(data) || !is_integer {
             return;
         }
         // index + constant against the data
-        let sides: &[(bool, i64)] = match (op, swapped) {
-            (CompareOp::Ge, false) | (CompareOp::Le, true) => &[(true, 0)],
-            (CompareOp::Gt, false) | (CompareOp::Lt, true) => &[(true, 1)],
-            (CompareOp::Lt, false) | (CompareOp::Gt, true) => &[(false, 0)],
-            (CompareOp::Le, false) | (CompareOp::Ge, true) => &[(false, 1)],
-            (CompareOp::Eq, _) => &[(true, 0), (false, 1)],
-            (CompareOp::Ne, _) => {
+        let (op, constant) = if sign < 0 { (op, form.constant) } else { (swapped(op), -form.constant) };
+        let sides: &[(bool, i64)] = match op {
+            CompareOp::Ge => &[(true, 0)],
+            CompareOp::Gt => &[(true, 1)],
+            CompareOp::Lt => &[(false, 0)],
+            CompareOp::Le => &[(false, 1)],
+            CompareOp::Eq => &[(true, 0), (false, 1)],
+            CompareOp::Ne => {
                 let is = |bounds: &[Text], by: i64| {
-                    let value = shifted(data, by - form.constant);
+                    let value = shifted(data, by - constant);
                     value.is_some() && bounds.iter().any(|bound| shifted(bound, 0) == value)
                 };
                 match (is(bounds[0], 0), is(bounds[1], 1)) {
@@ -394,12 +417,9 @@ impl Conversion<'_> {
                 }
             }
         };
-        let at = |kind: Kind| Text { kind, span: data.span };
-        out.extend(sides.iter().map(|&(is_lower, beyond)| {
-            let wide = at(Kind::Cast(DType::I64, data.clone()));
-            let offset = at(Kind::Integer(beyond - form.constant));
-            (is_lower, at(Kind::Binary(Operator::Add, Box::new(wide), Box::new(offset))))
-        }));
+        let limit =
+            |by: i64| data.clone().cast(DType::I64).joined(Operator::Add, Text::integer(by - constant, data.span));
+        out.extend(sides.iter().map(|&(is_lower, beyond)| (is_lower, limit(beyond))));
     }
 
     /// The elements that statements read and write, with forms that are ≥ 0 where they count.
@@ -529,12 +549,10 @@ fn values_of(var: Var, facts: &[Affine]) -> (i64, i64) {
 
 /// A condition that is `truth` only where an index compares so with numbers, with these comparisons before it.
 fn with_limits(index: &Name, condition: &Text, truth: bool, limits: &[(CompareOp, i64)]) -> Text {
-    let at = |kind: Kind| Text { kind, span: condition.span };
     let joined = |condition: Text, &(op, number): &(CompareOp, i64)| {
         let (op, operator) = if truth { (op, Operator::And) } else { (op.opposite(), Operator::Or) };
-        let name = Box::new(at(Kind::Name(index.text.clone())));
-        let limit = at(Kind::Binary(Operator::Compare(op), name, Box::new(at(Kind::Integer(number)))));
-        at(Kind::Binary(operator, Box::new(limit), Box::new(condition)))
+        let (name, number) = (Text::named(index, condition.span), Text::integer(number, condition.span));
+        name.joined(Operator::Compare(op), number).joined(operator, condition)
     };
     limits.iter().fold(condition.clone(), joined)
 }

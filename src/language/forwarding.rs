@@ -6,7 +6,7 @@
 //! out of floats stays, and becomes an array that is computed in vectors. Assignments stay.
 
 use super::syntax::{Access, Array, Assign, Body, Program, Statement, assignments};
-use crate::expr::syntax::{Expr as Text, Kind, Name};
+use crate::expr::syntax::{Expr as Text, Function, Kind, Name, Operator};
 use crate::runtime::DType;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,7 +58,9 @@ impl Forwarding<'_> {
                     self.block(body, values.clone());
                 }
                 Statement::If { condition, body, otherwise } => {
-                    *condition = replaced(condition, &values.integers, false);
+                    let mut named = BTreeSet::new();
+                    [&*body, &*otherwise].into_iter().for_each(|block| subscripts_in(block, &mut named));
+                    *condition = guarding(condition, &values.integers, named);
                     self.block(body, values.clone());
                     self.block(otherwise, values.clone());
                 }
@@ -113,6 +115,66 @@ impl Forwarding<'_> {
     }
 }
 
+/// The names in the subscripts of statements.
+fn subscripts_in(statements: &[Statement], out: &mut BTreeSet<String>) {
+    for s in statements {
+        match s {
+            Statement::For { body, .. } => subscripts_in(body, out),
+            Statement::If { condition, body, otherwise } => {
+                names_in_subscripts(condition, out);
+                subscripts_in(body, out);
+                subscripts_in(otherwise, out);
+            }
+            Statement::Assign(a) => {
+                a.subscripts.iter().for_each(|e| names(e, out));
+                names_in_subscripts(&a.value, out);
+            }
+        }
+    }
+}
+
+fn names_in_subscripts(e: &Text, out: &mut BTreeSet<String>) {
+    e.visit(&mut |e| {
+        if let Kind::Element(_, subscripts) = &e.kind {
+            subscripts.iter().for_each(|e| names(e, out));
+        }
+    });
+}
+
+fn names(e: &Text, out: &mut BTreeSet<String>) {
+    e.visit(&mut |e| {
+        if let Kind::Name(name) = &e.kind {
+            out.insert(name.clone());
+        }
+    });
+}
+
+/// A condition with values in its subscripts, and in the place of the temporaries that are subscripts where it decides, each out of one element:
+/// what it says of such a value it says of the subscript.
+fn guarding(condition: &Text, values: &BTreeMap<String, Text>, mut named: BTreeSet<String>) -> Text {
+    names_in_subscripts(condition, &mut named);
+    let is_guarded = |(name, value): &(&String, &Text)| named.contains(*name) && is_of_element(value);
+    let guarded: BTreeMap<String, Text> =
+        values.iter().filter(is_guarded).map(|(name, value)| (name.clone(), value.clone())).collect();
+    replaced(&replaced(condition, &guarded, true), values, false)
+}
+
+/// Returns true for one element, converted, with numbers added and multiplied.
+fn is_of_element(e: &Text) -> bool {
+    let (mut elements, mut plain) = (0, true);
+    let mut open = vec![e];
+    while let Some(e) = open.pop() {
+        match &e.kind {
+            Kind::Element(..) => elements += 1,
+            Kind::Integer(_) => {}
+            Kind::Cast(_, a) | Kind::Negate(a) => open.push(a),
+            Kind::Binary(Operator::Add | Operator::Sub | Operator::Mul, a, b) => open.extend([&**a, &**b]),
+            _ => plain = false,
+        }
+    }
+    plain && elements == 1
+}
+
 /// `e` with values in its subscripts, and where `everywhere` in all places.
 fn replaced(e: &Text, values: &BTreeMap<String, Text>, everywhere: bool) -> Text {
     let inner = |e: &Text| Box::new(replaced(e, values, everywhere));
@@ -123,6 +185,13 @@ fn replaced(e: &Text, values: &BTreeMap<String, Text>, everywhere: bool) -> Text
         },
         Kind::Element(name, subscripts) => {
             Kind::Element(name.clone(), subscripts.iter().map(|e| replaced(e, values, true)).collect())
+        }
+        Kind::Call(Function::Select, operands) if !everywhere => {
+            let mut named = BTreeSet::new();
+            operands[1..].iter().for_each(|e| names_in_subscripts(e, &mut named));
+            let mut chosen = vec![guarding(&operands[0], values, named)];
+            chosen.extend(operands[1..].iter().map(|e| *inner(e)));
+            Kind::Call(Function::Select, chosen)
         }
         Kind::Call(function, operands) => {
             Kind::Call(*function, operands.iter().map(|e| replaced(e, values, everywhere)).collect())
@@ -175,6 +244,21 @@ mod tests {
         // blocks within, and values that are no subscripts stay
         has("for i in 0..N { a = i32(k[i])  for j in 0..2 if x[a] > 0 y[a] = f32(a) }", "if x[i32(i32(k[i]))] > 0");
         has("for i in 0..N { a = i32(k[i])  y[i] = f32(a) }", "y[i] = f32(a)");
+    }
+
+    #[test]
+    fn conditions_on_a_subscript_take_its_value_too() {
+        let value = "i32(i32(k[i]))";
+        has(
+            "for i in 0..N { a = i32(k[i])  if a > 2 && a < 7 y[a] += 1 }",
+            &format!("if {value} > 2 && {value} < 7 {{ y["),
+        );
+        has("for i in 0..N { a = i32(k[i])  y[i] = select(a > 2, x[a], 0) }", &format!("select({value} > 2, x["));
+        has("for i in 0..N { a = i32(k[i])  if a > 2 && x[a] > 0 y[i] += 1 }", &format!("if {value} > 2 && x["));
+        // no subscript, another temporary, and what takes more than a number added to compute
+        has("for i in 0..N { a = i32(k[i])  if a > 2 y[i] += 1 }", "if a > 2");
+        has("for i in 0..N { a = i32(k[i])  b = i32(k[0])  if b > 2 y[a] += 1 }", "if b > 2");
+        has("for i in 0..N { a = i32(k[i]) / 2  if a > 2 y[a] += 1 }", "if a > 2");
     }
 
     #[test]

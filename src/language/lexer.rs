@@ -10,6 +10,8 @@ pub enum Token {
     /// Letters, digits and `_`; keywords too.
     Word(String),
     Integer(i64),
+    /// From 2^63 on.
+    Unsigned(u64),
     Real(f64),
     Symbol(&'static str),
     /// A text between quotation marks, without them.
@@ -136,7 +138,7 @@ fn number(rest: &str) -> Result<(Token, usize), (String, usize)> {
     let token = if real {
         text.parse().ok().filter(|v: &f64| v.is_finite()).map(Token::Real)
     } else {
-        text.parse().ok().map(Token::Integer)
+        text.parse().map(Token::Integer).or_else(|_| text.parse().map(Token::Unsigned)).ok()
     };
     token.map(|t| (t, end)).ok_or_else(|| (format!("the number {} is too large", shortened(text)), end))
 }
@@ -166,6 +168,7 @@ mod tests {
         assert_eq!(of("max(min,a_1)").len(), 7);
         assert_eq!(of("a+=!b")[1], Symbol("+=!"));
         assert_eq!(of("2.x")[1], Symbol("."));
+        assert_eq!(of("9223372036854775807 9223372036854775808"), [Integer(i64::MAX), Unsigned(1 << 63), End]);
         assert_eq!(of("a \"50 /r # 1\" b"), [word("a"), Quoted("50 /r # 1".into()), word("b"), End]);
         for (text, message) in [
             ("12ab", "`12a…` is neither a number nor a name"),

@@ -121,6 +121,7 @@ impl Parser {
                 Some(kind) => format!("`{w}`, which is {kind}"),
                 None => format!("`{w}`"),
             },
+            Token::Unsigned(v) => format!("{v}"),
             Token::Integer(v) => format!("{v}"),
             Token::Real(v) => format!("{v:?}"),
             Token::Symbol(s) => format!("`{s}`"),

@@ -6,9 +6,12 @@
 
 use super::scope::combine;
 use super::source::Checked;
+use crate::expr::interval::{ceil_div, gcd};
+use crate::expr::narrow::range_over_elements;
 use crate::expr::syntax::{Expr as Text, Function, Kind, Operator, Span};
-use crate::expr::{Affine, BinaryOp, interval::ceil_div, interval::gcd};
+use crate::expr::{Affine, BinaryOp, BufferId};
 use crate::language::environment::Scope;
+use crate::runtime::DType;
 
 /// Least and greatest value.
 pub type Interval = (i64, i64);
@@ -166,35 +169,30 @@ impl Sum {
         let (from, to) = self.interval(ranges)?;
         let number = if greatest { to } else { from };
         let says_more = if greatest { to < high.div_euclid(divisor) } else { from > low.div_euclid(divisor) };
-        out.extend(says_more.then_some(Text { kind: Kind::Integer(number), span }));
+        out.extend(says_more.then(|| Text::integer(number, span)));
         Some(out)
     }
 }
 
 /// `⌊form / divisor⌋` as a text, where the form is at least `low`.
 fn quotient(scope: &Scope, form: Affine, divisor: i64, low: i64, span: Span) -> Text {
-    let at = |kind: Kind| Text { kind, span };
-    let join = |operator, a: Text, b: Text| at(Kind::Binary(operator, Box::new(a), Box::new(b)));
-    let number = |n: i64| at(Kind::Integer(n));
+    let number = |n: i64| Text::integer(n, span);
     if divisor == 1 {
         return affine_text(scope, &form, span);
     }
     // the language divides towards zero
     let shift = ceil_div(-low, divisor).max(0);
-    let quotient = join(Operator::Div, affine_text(scope, &form.offset(shift * divisor), span), number(divisor));
-    if shift == 0 { quotient } else { join(Operator::Sub, quotient, number(shift)) }
+    let quotient = affine_text(scope, &form.offset(shift * divisor), span).joined(Operator::Div, number(divisor));
+    if shift == 0 { quotient } else { quotient.joined(Operator::Sub, number(shift)) }
 }
 
 fn affine_text(scope: &Scope, form: &Affine, span: Span) -> Text {
-    let at = |kind: Kind| Text { kind, span };
-    let join = |operator, a: Text, b: Text| at(Kind::Binary(operator, Box::new(a), Box::new(b)));
-    let number = |n: i64| at(Kind::Integer(n));
     let terms = form.terms.iter().map(|&(v, c)| {
-        let name = at(Kind::Name(scope.name(v).to_string()));
-        if c == 1 { name } else { join(Operator::Mul, number(c), name) }
+        let name = Text::named(scope.name(v), span);
+        if c == 1 { name } else { Text::integer(c, span).joined(Operator::Mul, name) }
     });
-    let constant = (form.constant != 0 || form.terms.is_empty()).then(|| number(form.constant));
-    terms.chain(constant).reduce(|a, b| join(Operator::Add, a, b)).expect("a term or a constant")
+    let constant = (form.constant != 0 || form.terms.is_empty()).then(|| Text::integer(form.constant, span));
+    terms.chain(constant).reduce(|a, b| a.joined(Operator::Add, b)).expect("a term or a constant")
 }
 
 /// Least and greatest value of a form; `None` beyond 64 bits.
@@ -208,7 +206,7 @@ fn bounds(form: &Affine, ranges: &[Interval]) -> Option<Interval> {
     Some((least, most))
 }
 
-/// Least and greatest value of a bound; `None` for one of another form.
+/// Least and greatest value of a bound; `None` where its operations do not say them.
 fn interval(scope: &Scope, ranges: &[Interval], e: &Text) -> Checked<Option<Interval>> {
     if let Kind::Call(Function::Binary(op @ (BinaryOp::Min | BinaryOp::Max)), operands) = &e.kind {
         let (a, b) = (interval(scope, ranges, &operands[0])?, interval(scope, ranges, &operands[1])?);
@@ -217,7 +215,16 @@ fn interval(scope: &Scope, ranges: &[Interval], e: &Text) -> Checked<Option<Inte
             _ => (a.0.max(b.0), a.1.max(b.1)),
         }));
     }
-    Ok(Sum::of(scope, ranges, e)?.and_then(|sum| sum.interval(ranges)))
+    if let Some(of_sum) = Sum::of(scope, ranges, e)?.and_then(|sum| sum.interval(ranges)) {
+        return Ok(Some(of_sum));
+    }
+    // a value of another type is refused where the loop is entered
+    let Ok(value) = scope.value(e, DType::I64) else { return Ok(None) };
+    let everything = (i64::MIN, i64::MAX);
+    let dtype = |b: BufferId| scope.arrays[b.0 as usize].dtype;
+    let of_form = |form: &Affine| bounds(form, ranges).unwrap_or(everything);
+    let known = range_over_elements(&dtype, &|_| None, &of_form, &value);
+    Ok(known.filter(|(low, high)| *low > i64::MIN && *high < i64::MAX))
 }
 
 /// `e` with the greatest remainder in the place of each, or the least.

@@ -196,7 +196,7 @@ impl Scope<'_> {
             }
         };
         match &e.kind {
-            Kind::Integer(_) | Kind::Real(_) => Ok(None),
+            Kind::Integer(_) | Kind::Unsigned(_) | Kind::Real(_) => Ok(None),
             Kind::Bool(_) | Kind::Not(_) => Ok(Some(DType::Bool)),
             Kind::Name(name) if self.index(name).is_some() => Ok(Some(DType::I64)),
             Kind::Name(name) if self.sizes.contains_key(name) => Ok(None),
@@ -232,6 +232,9 @@ impl Scope<'_> {
         let undefined = |what: &str| Diagnostic::invalid(e.span, format!("{what} is not defined for {want}"));
         match &e.kind {
             Kind::Integer(v) => self.number(e, *v, want),
+            Kind::Unsigned(v) if want == DType::U64 => Ok(Expr::Const(Scalar { dtype: DType::U64, bits: *v })),
+            Kind::Unsigned(v) if want.is_float() => self.real(e, *v as f64, want),
+            Kind::Unsigned(v) => Err(Diagnostic::invalid(e.span, format!("the number {v} is too large for {want}"))),
             Kind::Real(v) if want.is_float() => self.real(e, *v, want),
             Kind::Real(_) => Err(Diagnostic::invalid(e.span, format!("`{}` is not of type {want}", self.show(e)))),
             Kind::Bool(v) => Ok(Expr::Const(Scalar::bool(*v))),

@@ -6,10 +6,11 @@
 //! and holds for nearly all of them or changes rarely, so that processors predict it; other conditions stay selections.
 
 use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
-use crate::expr::dynamic_bounds::{conjunction, swapped};
+use crate::expr::dynamic_bounds::swapped;
+use crate::expr::logic::Condition;
 use crate::expr::narrow::{Interval, dtype_range};
 use crate::expr::scalar::Value;
-use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, CompareOp, Expr, Index, Scalar, Var};
+use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp, Var};
 use crate::runtime::DType;
 
 /// Puts updates inside of the phases of `nest` into branches. A phase stays one statement.
@@ -105,8 +106,7 @@ fn guarded(nest: &LoopNest, stmt: &Stmt) -> Option<(Guard, Stmt)> {
         (None, Expr::Load(a)) => a.buffer == *buffer && a.index == *index && a.guard.is_empty(),
         _ => false,
     };
-    let mut parts = vec![];
-    conjunction(condition, &mut parts);
+    let parts = condition.parts(true);
     let mut elements: Vec<Element> = vec![];
     for (d, i) in index.iter().enumerate() {
         let Index::Value(e) = i else { continue };
@@ -114,7 +114,7 @@ fn guarded(nest: &LoopNest, stmt: &Stmt) -> Option<(Guard, Stmt)> {
         if elements.iter().any(|e| e.value == *value) {
             continue;
         }
-        let within = parts.iter().filter_map(|p| limits(p, value)).fold((i64::MIN, i64::MAX), both);
+        let within = parts.iter().filter_map(|&part| limits(part, value)).fold((i64::MIN, i64::MAX), both);
         let inside = low <= within.0 && within.1 <= high && 0 <= within.0 && within.1 < nest.buffer(*buffer).shape[d];
         let Expr::Load(access) = value else { return None };
         let range = match nest.buffer(access.buffer).dtype {
@@ -129,12 +129,14 @@ fn guarded(nest: &LoopNest, stmt: &Stmt) -> Option<(Guard, Stmt)> {
         elements.push(Element { value: value.clone(), within, range });
     }
     // what the conditions leave to be selected
-    let is_limit = |p: &&Expr| elements.iter().any(|e| limits(p, &e.value).is_some());
+    let is_limit = |part: (&Expr, bool)| elements.iter().any(|e| limits(part, &e.value).is_some());
     if !keeps || elements.is_empty() {
         return None;
     }
-    let rest =
-        parts.iter().filter(|p| !is_limit(p)).map(|p| (*p).clone()).reduce(|a, b| Expr::binary(BinaryOp::And, a, b));
+    let said =
+        |(part, holds): (&Expr, bool)| if holds { part.clone() } else { Expr::unary(UnaryOp::Not, part.clone()) };
+    let rest = parts.into_iter().filter(|&part| !is_limit(part)).map(said);
+    let rest = rest.reduce(|a, b| Expr::binary(BinaryOp::And, a, b));
     let value = match rest {
         None => (**value).clone(),
         Some(rest) => Expr::select(rest, (**value).clone(), (**otherwise).clone()),
@@ -181,12 +183,13 @@ fn number(e: &Expr) -> Option<i64> {
     }
 }
 
-/// The interval in which a comparison says that `value` lies.
-fn limits(e: &Expr, value: &Expr) -> Option<Interval> {
+/// The interval in which a comparison that holds, or that does not, says that `value` lies.
+fn limits((e, holds): (&Expr, bool), value: &Expr) -> Option<Interval> {
     let Expr::Compare(op, a, b) = e else { return None };
+    let op = if holds { *op } else { op.opposite() };
     let (op, limit) = match (widened(a) == value, widened(b) == value) {
-        (true, _) => (*op, number(b)?),
-        (_, true) => (swapped(*op), number(a)?),
+        (true, _) => (op, number(b)?),
+        (_, true) => (swapped(op), number(a)?),
         _ => return None,
     };
     match op {
@@ -253,6 +256,16 @@ mod tests {
             text.contains("if place >= 0 && -place + 8 >= 0 { H[place] add = X[i]; C[place] = H[place]; }"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn negated_comparisons_limit_too() {
+        let negated = "not(or(lt(P[i], i32(0)), gt(P[i], i32(8))))";
+        let text = branches(&format!("H[{PLACE}] add = select({negated}, X[i], f32(-0.0));"), "for");
+        assert!(text.contains("if place >= 0 && -place + 8 >= 0 { H[place] add = X[i]; }"), "{text}");
+        let rest = format!("and({INSIDE}, not(gt(X[i], f32(0.0))))");
+        let text = branches(&format!("H[{PLACE}] add = select({rest}, X[i], f32(-0.0));"), "for");
+        assert!(text.contains("{ H[place] add = select(not(gt(X[i], f32(0.0))), X[i], f32(-0.0)); }"), "{text}");
     }
 
     #[test]

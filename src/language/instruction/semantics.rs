@@ -73,7 +73,7 @@ impl Resolver<'_> {
     /// Reads of operands in a term.
     fn term(&mut self, e: &Text) -> Checked<()> {
         let (name, span, subscripts) = match &e.kind {
-            Kind::Integer(_) | Kind::Real(_) | Kind::Bool(_) => return Ok(()),
+            Kind::Integer(_) | Kind::Unsigned(_) | Kind::Real(_) | Kind::Bool(_) => return Ok(()),
             Kind::Call(_, operands) => return operands.iter().try_for_each(|e| self.term(e)),
             Kind::Cast(_, a) | Kind::Negate(a) | Kind::Not(a) => return self.term(a),
             Kind::Binary(_, a, b) => return self.term(a).and_then(|()| self.term(b)),

@@ -46,6 +46,7 @@ impl Parser {
         let span = start.to(inner.span);
         let kind = match inner.kind {
             Kind::Integer(v) if minus && v >= 0 => Kind::Integer(-v),
+            Kind::Unsigned(v) if minus && v == 1 << 63 => Kind::Integer(i64::MIN),
             Kind::Real(v) if minus && v >= 0.0 => Kind::Real(-v),
             _ if minus => Kind::Negate(Box::new(inner)),
             _ => Kind::Not(Box::new(inner)),
@@ -64,6 +65,10 @@ impl Parser {
             Token::Real(v) => {
                 self.step();
                 Kind::Real(v)
+            }
+            Token::Unsigned(v) => {
+                self.step();
+                Kind::Unsigned(v)
             }
             Token::Symbol("(") => {
                 self.step();

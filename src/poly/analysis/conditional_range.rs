@@ -5,7 +5,8 @@
 //! conditions hold. It is exact: an element outside of it leads out of the dimension. Of a subscript that is a function of one element alone, as
 //! `y[q[i]]` where `q[i] >= 0`, [`elements_under`] adds the elements for which a condition fails.
 
-use crate::expr::dynamic_bounds::{DynamicBound, conjunction};
+use crate::expr::dynamic_bounds::DynamicBound;
+use crate::expr::logic::Condition;
 use crate::expr::{Affine, BinaryOp, Expr, Index, Scalar, UnaryOp, Var};
 use crate::poly::analysis::element_function::{Function, Source, function_of, merged, signs, type_range};
 use crate::poly::analysis::index_range::IndexRange;
@@ -26,14 +27,8 @@ pub fn conditional_range(
     let (least, most) = form.bounds(ranges(iterators));
     let (mut low, mut high) = (number(least), number(most));
     for (condition, holds) in conditions {
-        let mut parts = vec![];
-        if *holds {
-            conjunction(condition, &mut parts)
-        } else {
-            parts.push(condition)
-        }
-        for part in parts {
-            let bound = DynamicBound::of(part)?;
+        for (part, holds) in condition.parts(*holds) {
+            let bound = DynamicBound::of_part(part, holds)?;
             let [(of, scale @ (1 | -1))] = bound.form.terms[..] else { return None };
             if of != *var {
                 return None;
@@ -45,7 +40,7 @@ pub fn conditional_range(
             // sum ≥ limit, or sum ≤ limit - 1
             let limit = if scale > 0 { limit } else { Expr::binary(BinaryOp::Sub, number(0), limit) };
             let from = |e: Expr, by: i64| Expr::binary(BinaryOp::Add, e, number(by));
-            match (bound.lower == *holds, scale > 0) {
+            match (bound.lower, scale > 0) {
                 (true, true) => low = Expr::binary(BinaryOp::Max, low, limit),
                 (true, false) => high = Expr::binary(BinaryOp::Min, high, limit),
                 (false, true) => high = Expr::binary(BinaryOp::Min, high, from(limit, -1)),
@@ -119,10 +114,8 @@ pub fn elements_under(
     let Some(source) = function.filter(|s| s.otherwise.is_empty()) else { return Elements::Inside };
     let mut good = vec![(i128::from(inside.lower), i128::from(inside.upper))];
     let Some(whole) = type_range(tensors[source.tensor.0 as usize].dtype) else { return Elements::Inside };
-    let mut parts = vec![];
-    conditions.iter().for_each(|(condition, holds)| all_of(condition, *holds, &mut parts));
     let mut are_several = false;
-    for (part, holds) in parts {
+    for (part, holds) in conditions.iter().flat_map(|(condition, holds)| condition.parts(*holds)) {
         match truth_of(&program, part, &source, whole) {
             Truth::Holds(holding) => good.extend(if holds { complement(holding, whole) } else { holding }),
             Truth::Several => are_several = true,
@@ -131,8 +124,13 @@ pub fn elements_under(
     }
     let within = |(lo, hi): (i128, i128)| Some((lo.max(whole.0), hi.min(whole.1))).filter(|(lo, hi)| lo <= hi);
     let number = |limit: i128| limit.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+    // an element beyond i64 is one below 0 to a check
+    let is_beyond = |upper: i128| upper > i64::MAX.into();
     match merged(good.into_iter().filter_map(within).collect())[..] {
-        [(lower, upper)] if !are_several || (lower, upper) == whole => {
+        [all] if all == whole && is_beyond(whole.1) => {
+            Elements::Range(IndexRange { lower: i64::MIN, upper: i64::MAX, ..inside })
+        }
+        [(lower, upper)] if (!are_several || (lower, upper) == whole) && !is_beyond(upper) => {
             let range = IndexRange { lower: number(lower), upper: number(upper), ..inside };
             if range == inside { Elements::Inside } else { Elements::Range(range) }
         }
@@ -200,18 +198,6 @@ fn complement(intervals: Vec<(i128, i128)>, (low, high): (i128, i128)) -> Vec<(i
     let ends = intervals.iter().map(|i| i.0 - 1).chain([high]);
     let starts = [low].into_iter().chain(intervals.iter().map(|i| i.1 + 1));
     starts.zip(ends).map(|(lo, hi)| (lo.max(low), hi.min(high))).filter(|(lo, hi)| lo <= hi).collect()
-}
-
-/// The parts of a condition that all are as said where it is.
-fn all_of<'e>(condition: &'e Expr, holds: bool, out: &mut Vec<(&'e Expr, bool)>) {
-    match (condition, holds) {
-        (Expr::Unary(UnaryOp::Not, a), _) => all_of(a, !holds, out),
-        (Expr::Binary(BinaryOp::And, a, b), true) | (Expr::Binary(BinaryOp::Or, a, b), false) => {
-            all_of(a, holds, out);
-            all_of(b, holds, out);
-        }
-        _ => out.push((condition, holds)),
-    }
 }
 
 fn uses(index: &Index, var: Var) -> bool {

@@ -137,6 +137,10 @@ fn range_of(
         return if merged.is_empty() { unsupported("a constant subscript is out of bounds") } else { Ok(None) };
     };
     let index = &program.tensors[source.tensor.0 as usize];
+    // an element beyond i64 is one below 0 to a check, and good nowhere
+    let far = i128::from(i64::MAX);
+    let narrow = index.dtype == DType::U64 && merged.len() > 1;
+    let merged: Vec<(i128, i128)> = merged.into_iter().filter(|i| !narrow || i.0 <= far).collect();
     let (lower, upper) = match merged[..] {
         [] => (0, -1),
         [(lower, upper)] => (lower, upper),
