@@ -250,7 +250,10 @@ impl Walk<'_> {
                 let Some(inner) = self.enter(index, range, *step, nest)? else {
                     return Ok(vec![]);
                 };
-                let Some((ids, child)) = self.block(body, &inner)? else { return Ok(vec![]) };
+                self.checks.enter();
+                let block = self.block(body, &inner)?;
+                self.checks.enter();
+                let Some((ids, child)) = block else { return Ok(vec![]) };
                 let depth = nest.iterators.len();
                 let sign = if inner.backwards[depth] { -1 } else { 1 };
                 let time = Affine::var(Var(depth as u32)).scale(sign);
@@ -267,7 +270,9 @@ impl Walk<'_> {
                     for piece in condition::pieces(&scope, condition, truth)? {
                         let mut inner = nest.clone();
                         piece.iter().for_each(|c| inner.restrict(nest.over_iterators(c)));
+                        self.checks.enter();
                         children.extend(self.block(block, &inner)?);
+                        self.checks.enter();
                     }
                 }
                 Ok(children)

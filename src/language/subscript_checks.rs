@@ -6,7 +6,8 @@
 //! a target that keeps its value where a condition fails, only what the condition chooses counts; the element that is kept is read where it is written. Where the condition bounds an index by the
 //! element that is part of the subscript, an interval of the element says the same, which a run checks before it begins; so does one where the condition is on
 //! the element that is the subscript, as in `if q[i] >= 0 y[q[i]] = x[i]`, and a negative one leads nowhere. A run ends with an error where a subscript
-//! has been outside. Invariant: no data lead out of an array.
+//! has been outside. A subscript that a statement before it in the same iteration has is recorded once, where no array between has changed and the dimension
+//! is no shorter. Invariant: no data lead out of an array.
 
 use crate::expr::dynamic_bounds::Target;
 use crate::expr::{BinaryOp, BufferId, Expr, Index, Scalar, UnaryOp};
@@ -19,11 +20,24 @@ use crate::poly::statement::{ElementRange, Iterator, Role, Statement, StatementI
 use crate::runtime::DType;
 
 /// A subscript: its value over iterators, the conditions under which it is used, and the tensors of its least and greatest values.
-#[derive(PartialEq)]
 struct Record {
     value: Expr,
     conditions: Vec<Condition>,
     extremes: [BufferId; 2],
+}
+
+/// A subscript that has been recorded for a dimension of this extent.
+struct Known {
+    value: Expr,
+    conditions: Vec<Condition>,
+    extent: i64,
+}
+
+impl Known {
+    fn reads(&self, array: BufferId) -> bool {
+        let of = |e: &Expr| e.any(&mut |e| matches!(e, Expr::Load(a) if a.buffer == array));
+        of(&self.value) || self.conditions.iter().any(|(condition, _)| of(condition))
+    }
 }
 
 /// A condition, and whether it holds.
@@ -41,6 +55,8 @@ pub(super) struct SubscriptChecks<'a> {
     tensors: Vec<TensorDecl>,
     /// Intervals of elements that a run checks before it begins.
     ranges: Vec<IndexRange>,
+    /// Subscripts recorded by statements before in the same iteration, which have the same value still.
+    known: Vec<Known>,
 }
 
 /// The words for the two tensors of a dimension.
@@ -76,7 +92,12 @@ pub(super) struct Checked {
 
 impl<'a> SubscriptChecks<'a> {
     pub fn new(arrays: &'a [TensorDecl]) -> SubscriptChecks<'a> {
-        SubscriptChecks { arrays, dimensions: vec![], tensors: vec![], ranges: vec![] }
+        SubscriptChecks { arrays, dimensions: vec![], tensors: vec![], ranges: vec![], known: vec![] }
+    }
+
+    /// Begins the statements of other iterations: what has been recorded says nothing of them.
+    pub fn enter(&mut self) {
+        self.known.clear();
     }
 
     /// Brings the subscripts of a statement into their dimensions; returns the statements that record them.
@@ -94,6 +115,7 @@ impl<'a> SubscriptChecks<'a> {
         }
         let records = walk.records;
         (s.body, s.computed) = (body, computed);
+        self.known.retain(|known| !known.reads(s.target));
         let statement = |target, op, record: &Record| {
             let dtype = self.dtype(&record.value);
             // what does not count is neutral
@@ -138,6 +160,14 @@ impl<'a> SubscriptChecks<'a> {
             Ok(Some(range)) => elements_under(self.arrays, conditions, value, range),
             _ => Elements::Inside,
         }
+    }
+
+    /// Returns true if a check for a dimension that is no longer has the subscript, wherever it counts.
+    fn is_recorded(&self, value: &Expr, conditions: &[Condition], extent: i64) -> bool {
+        let says = |known: &Known| {
+            known.extent <= extent && known.value == *value && known.conditions.iter().all(|c| conditions.contains(c))
+        };
+        self.known.iter().any(says)
     }
 
     /// The tensors of the least and the greatest subscript of a dimension.
@@ -284,10 +314,11 @@ impl Walk<'_, '_> {
             self.checks.ranges.push(range);
             return inside;
         }
-        let extremes = self.checks.extremes((buffer, d), dtype, extent);
-        let record = Record { value, conditions: conditions.to_vec(), extremes };
-        if !self.records.contains(&record) {
-            self.records.push(record);
+        if !self.checks.is_recorded(&value, conditions, extent) {
+            let extremes = self.checks.extremes((buffer, d), dtype, extent);
+            let conditions = conditions.to_vec();
+            self.checks.known.push(Known { value: value.clone(), conditions: conditions.clone(), extent });
+            self.records.push(Record { value, conditions, extremes });
         }
         inside
     }
