@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::{host_targets, scop};
+use common::loop_runs::{check, i32s, model, results};
+use common::scop;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -11,36 +12,7 @@ use std::sync::Arc;
 use tilewright::internal::language;
 use tilewright::internal::poly::reference;
 use tilewright::internal::poly::statement::Role;
-use tilewright::{Model, Options, Session, Stage, Tensor};
-
-fn model(text: &str) -> Model {
-    let file = language::parse("p.tile", text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    Model::from_program(file, None, None).unwrap_or_else(|e| panic!("{e}\n{text}"))
-}
-
-/// Outputs of each target on one thread and on two.
-fn results(text: &str, given: &[(&str, &Tensor)]) -> Vec<tilewright::Result<Vec<Tensor>>> {
-    let (model, mut out) = (model(text), vec![]);
-    for target in host_targets() {
-        let options = Options { target: Some(target), ..Options::default() };
-        let module = Arc::new(model.compile_module(&options).unwrap_or_else(|e| panic!("{e}\n{text}")).0);
-        out.extend([1, 2].map(|threads| Session::new(module.clone(), threads).unwrap().run(given)));
-    }
-    out
-}
-
-fn i32s(values: &[i32]) -> Tensor {
-    Tensor::new(&[values.len() as i64], values)
-}
-
-/// Runs a program whose outputs are `expected`, in their order.
-fn check(text: &str, given: &[(&str, &Tensor)], expected: &[&[i32]]) {
-    for result in results(text, given) {
-        let outputs = result.unwrap_or_else(|e| panic!("{e}\n{text}"));
-        let outputs: Vec<Vec<i32>> = outputs.iter().map(|t| t.to_vec()).collect();
-        assert_eq!(outputs, expected, "{text}");
-    }
-}
+use tilewright::{Options, Session, Stage, Tensor};
 
 /// A program with statements over arrays of 24 numbers that take subscripts from each other.
 fn random_program(random: &mut StdRng) -> String {
@@ -574,50 +546,4 @@ fn numbers_beside_indices_are_widened() {
     let file = language::parse("p.tile", text).unwrap();
     let error = file.lower(file.program(None).unwrap(), &Default::default(), None).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("convert one"), "{error}");
-}
-
-/// The number of tensors that keep an extreme.
-fn extremes(text: &str) -> usize {
-    scop(text).tensors.iter().filter(|t| t.role == Role::Check).count()
-}
-
-/// A subscript that an iteration has had before is not recorded again for a dimension that is no shorter, unless what it reads has changed.
-#[test]
-fn equal_subscripts_have_one_check() {
-    let text = |statements: &str| {
-        format!(
-            "loop p(N = 40) {{ inout i32 p[N], y[N], z[N], w[30], v[50]\n for i in 0..N {{ p[i] += 1  {statements} }} }}"
-        )
-    };
-    for (statements, count) in [
-        ("y[p[i]] = 1  z[p[i]] = 2  v[p[i]] = y[p[i]]", 2),
-        ("y[p[i]] = 1  w[p[i]] = 2", 4),
-        ("y[p[i]] = 1  p[i] += 1  z[p[i]] = 2", 4),
-        ("if v[i] > 0 { y[p[i]] = 1  z[p[i]] = 2 }", 2),
-        ("if v[i] > 0 y[p[i]] = 1  z[p[i]] = 2", 4),
-        ("if i > 5 y[p[i]] = 1  z[p[i]] = 2", 4),
-        ("for k in 0..i y[p[i]] = 1  z[p[i]] = 2", 4),
-    ] {
-        assert_eq!(extremes(&text(statements)), count, "{statements}");
-    }
-    let (zeros, w, v) = (i32s(&[0; 40]), i32s(&[0; 30]), i32s(&[0; 50]));
-    let wrong = |statements: &str, at: i32| -> Vec<bool> {
-        let mut p = [3; 40];
-        p[17] = at;
-        let p = i32s(&p);
-        let given = [("p", &p), ("y", &zeros), ("z", &zeros), ("w", &w), ("v", &v)];
-        results(&text(statements), &given).iter().map(|r| r.is_err()).collect()
-    };
-    for (statements, most) in [
-        ("y[p[i]] = 1  z[p[i]] = 2", 38),
-        ("v[p[i]] = 1  z[p[i]] = 2", 38),
-        ("y[p[i]] = 1  w[p[i]] = 2", 28),
-        ("y[p[i]] = 1  p[i] += 1  z[p[i]] = 2", 37),
-        ("if v[i] > 0 y[p[i]] = 1  z[p[i]] = 2", 38),
-        ("for k in 20..i y[p[i]] = 1  z[p[i]] = 2", 38),
-    ] {
-        assert!(wrong(statements, most).iter().all(|is| !is), "{statements}");
-        assert!(wrong(statements, most + 1).iter().all(|is| *is), "{statements}");
-        assert!(wrong(statements, -2).iter().all(|is| *is), "{statements}");
-    }
 }

@@ -9,7 +9,8 @@
 //! has been outside. A subscript that a statement before it in the same iteration has is recorded once, where no array between has changed and the dimension
 //! is no shorter. Invariant: no data lead out of an array.
 
-use crate::expr::dynamic_bounds::Target;
+use crate::expr::dynamic_bounds::{DynamicBound, Target};
+use crate::expr::logic::Condition as _;
 use crate::expr::{BinaryOp, BufferId, Expr, Index, Scalar, UnaryOp};
 use crate::poly::analysis::conditional_range::{Elements, conditional_range, elements_under};
 use crate::poly::analysis::element_function::type_range;
@@ -295,7 +296,7 @@ impl Walk<'_, '_> {
         let extent = self.checks.arrays[buffer.0 as usize].shape[d];
         let dtype = self.checks.dtype(&value);
         let Some(limits) = limits(dtype, extent) else { return value };
-        let all_count = self.is_box && conditions.is_empty();
+        let all_count = self.is_box && conditions.iter().all(|(c, holds)| *holds && leaves_all(c, &value));
         let [least, greatest] = limits.map(Expr::Const);
         let inside = Expr::binary(BinaryOp::Min, Expr::binary(BinaryOp::Max, value.clone(), least), greatest);
         if !self.checks.is_open(self.iterators, all_count, &value, extent) {
@@ -322,6 +323,20 @@ impl Walk<'_, '_> {
         }
         inside
     }
+}
+
+/// Returns true for bounds of loops from data that say nothing of the iterators that are added to a subscript, nor of what it reads: where there is
+/// an iteration at all, these have all their values.
+fn leaves_all(condition: &Expr, value: &Expr) -> bool {
+    let (form, rest) = value.affine_terms();
+    let read = |array: BufferId| rest.iter().any(|e| e.any(&mut |e| matches!(e, Expr::Load(a) if a.buffer == array)));
+    condition.parts(true).into_iter().all(|(part, holds)| {
+        DynamicBound::of_part(part, holds).is_some_and(|bound| {
+            let of_form = bound.form.terms.iter().map(|t| t.0);
+            !of_form.chain(bound.variables()).any(|v| form.uses(v))
+                && !bound.limit.any(&mut |e| matches!(e, Expr::Load(a) if read(a.buffer)))
+        })
+    })
 }
 
 /// The conditions without each of which `value` keeps the target, and the value where they are as said.

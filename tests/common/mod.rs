@@ -3,6 +3,8 @@
 
 #[path = "array.rs"]
 pub mod array;
+#[path = "loop_runs.rs"]
+pub mod loop_runs;
 #[path = "nodes.rs"]
 pub mod nodes;
 #[path = "../skip/mod.rs"]

@@ -1,0 +1,79 @@
+//! Checks of subscripts from data: which of them loop programs record, which are checked before the run, and that none leads out of an array.
+
+mod common;
+
+use common::loop_runs::{check, i32s, results};
+use common::scop;
+use tilewright::internal::poly::statement::Role;
+
+/// The number of tensors that keep an extreme.
+fn extremes(text: &str) -> usize {
+    scop(text).tensors.iter().filter(|t| t.role == Role::Check).count()
+}
+
+/// A subscript that an iteration has had before is not recorded again for a dimension that is no shorter, unless what it reads has changed.
+#[test]
+fn equal_subscripts_have_one_check() {
+    let text = |statements: &str| {
+        format!(
+            "loop p(N = 40) {{ inout i32 p[N], y[N], z[N], w[30], v[50]\n for i in 0..N {{ p[i] += 1  {statements} }} }}"
+        )
+    };
+    for (statements, count) in [
+        ("y[p[i]] = 1  z[p[i]] = 2  v[p[i]] = y[p[i]]", 2),
+        ("y[p[i]] = 1  w[p[i]] = 2", 4),
+        ("y[p[i]] = 1  p[i] += 1  z[p[i]] = 2", 4),
+        ("if v[i] > 0 { y[p[i]] = 1  z[p[i]] = 2 }", 2),
+        ("if v[i] > 0 y[p[i]] = 1  z[p[i]] = 2", 4),
+        ("if i > 5 y[p[i]] = 1  z[p[i]] = 2", 4),
+        ("for k in 0..i y[p[i]] = 1  z[p[i]] = 2", 4),
+    ] {
+        assert_eq!(extremes(&text(statements)), count, "{statements}");
+    }
+    let (zeros, w, v) = (i32s(&[0; 40]), i32s(&[0; 30]), i32s(&[0; 50]));
+    let wrong = |statements: &str, at: i32| -> Vec<bool> {
+        let mut p = [3; 40];
+        p[17] = at;
+        let p = i32s(&p);
+        let given = [("p", &p), ("y", &zeros), ("z", &zeros), ("w", &w), ("v", &v)];
+        results(&text(statements), &given).iter().map(|r| r.is_err()).collect()
+    };
+    for (statements, most) in [
+        ("y[p[i]] = 1  z[p[i]] = 2", 38),
+        ("v[p[i]] = 1  z[p[i]] = 2", 38),
+        ("y[p[i]] = 1  w[p[i]] = 2", 28),
+        ("y[p[i]] = 1  p[i] += 1  z[p[i]] = 2", 37),
+        ("if v[i] > 0 y[p[i]] = 1  z[p[i]] = 2", 38),
+        ("for k in 20..i y[p[i]] = 1  z[p[i]] = 2", 38),
+    ] {
+        assert!(wrong(statements, most).iter().all(|is| !is), "{statements}");
+        assert!(wrong(statements, most + 1).iter().all(|is| *is), "{statements}");
+        assert!(wrong(statements, -2).iter().all(|is| *is), "{statements}");
+    }
+}
+
+/// Elements of an array with indices added are checked before the run where bounds from data are of other indices.
+#[test]
+fn blocks_of_rows_from_data_are_checked_before_the_run() {
+    let text = "loop bsr(R = 3, Z = 7, C = 5) { in i32 row[R + 1], col[Z], x[4 * C]\n out i32 y[R]
+        for i in 0..R { y[i] = 0
+            for z in row[i]..row[i + 1] for c in 0..4 y[i] += x[4 * col[z] + c] } }";
+    assert_eq!(extremes(text), 0);
+    let (row, x) = (i32s(&[0, 2, 2, 7]), i32s(&(0..20).collect::<Vec<i32>>()));
+    let block = |c: i32| 16 * c + 6;
+    let y = [block(4) + block(0), 0, block(1) + block(2) + block(3) + block(4) + block(4)];
+    check(text, &[("row", &row), ("col", &i32s(&[4, 0, 1, 2, 3, 4, 4])), ("x", &x)], &[&y]);
+    for wrong in [5, -1, 1 << 30, i32::MIN] {
+        let col = i32s(&[4, 0, 1, wrong, 3, 4, 4]);
+        for result in results(text, &[("row", &row), ("col", &col), ("x", &x)]) {
+            let error = result.unwrap_err().to_string();
+            let said = format!("index {wrong} at [3] of tensor `col` lies outside of 0..=4");
+            assert!(error.contains(&said), "{error}");
+        }
+    }
+    // the index that is added, or the element, has a bound
+    let of_index = text.replace("for c in 0..4", "for c in max(row[i], 0)..4");
+    assert_eq!(extremes(&of_index), 2);
+    let of_element = text.replace("y[i] +=", "if c >= col[z] y[i] +=");
+    assert_eq!(extremes(&of_element), 2);
+}
