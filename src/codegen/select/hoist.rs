@@ -10,10 +10,12 @@ use crate::codegen::vcode::{Inst, Vreg};
 use crate::expr::{Affine, Var};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Moves the invariant instructions of a loop before it. `carried` has the registers of values that a later iteration loads; `is_inside` is
-/// true for addresses of so many bytes that may be loaded where the loop is empty.
+/// Moves the invariant instructions of a loop before it, but for those of which an iteration reads what the one before left, and those whose register
+/// has another value where the loop is empty: registers from `own` on belong to the loop. `carried` has the registers of values that a later iteration
+/// loads; `is_inside` is true for addresses of so many bytes that may be loaded where the loop is empty.
 pub fn hoist_invariants(
     mut l: Loop,
+    own: u32,
     registers: usize,
     pointers: &[Pointer],
     carried: impl Fn(&Loop) -> usize,
@@ -36,11 +38,12 @@ pub fn hoist_invariants(
         let mut definitions: FxHashMap<u32, usize> = FxHashMap::default();
         l.body.iter().flat_map(defined).for_each(|r| *definitions.entry(r).or_insert(0) += 1);
         let stored: FxHashSet<Root> = l.body.iter().filter_map(|n| stored_root(n, pointers)).collect();
-        let mut kept = vec![];
+        let (mut kept, mut read) = (vec![], FxHashSet::default());
         for node in l.body {
             let constant = |r: &u32| !definitions.contains_key(r);
+            let leaves = |r: &u32| definitions[r] == 1 && !read.contains(r) && (l.at_least_once || *r >= own);
             let movable = room > 0
-                && defined(&node).iter().all(|r| definitions[r] == 1)
+                && defined(&node).iter().all(leaves)
                 && used(&node).iter().all(constant)
                 && match &node {
                     Node::Inst(inst) => match inst.address() {
@@ -66,6 +69,7 @@ pub fn hoist_invariants(
                 before.push(node);
                 room -= 1;
             } else {
+                read.extend(used(&node));
                 kept.push(node);
             }
         }
@@ -79,5 +83,35 @@ fn stored_root(node: &Node, pointers: &[Pointer]) -> Option<Root> {
     match node {
         Node::Inst(i) if i.writes_memory() => i.address().map(|a| pointers[a.base.0 as usize].root),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::codegen::loopnest::parse;
+    use crate::codegen::select::tests::check;
+
+    /// `body` of loops over rows, some of which are empty, after which `q` is stored.
+    fn check_rows(body: &str) {
+        let text = format!(
+            "kernel rows {{
+               P: i64[9] argument 0; V: f64[40] argument 1 written; S: f64[8] argument 2; Y: f64[8] argument 3 written; q: f64[1] local; w: f64[1] local;
+               parallel once in 0..1 {{ for i in 0..8 {{
+                 q[0] = f64(4.0);
+                 let a = clamp(P[i], 0, 40) about 5*i; let b = clamp(P[i + 1], 0, 40) about 5*i + 5;
+                 {body}
+                 Y[i] = q[0]; }} }} }}"
+        );
+        check(&parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}")), 1);
+    }
+
+    #[test]
+    fn a_value_that_the_first_iteration_reads_stays() {
+        check_rows("w[0] = S[i]; for k in i..30 { V[k] add = q[0]; q[0] = (w[0] - w[0]); }");
+    }
+
+    #[test]
+    fn a_value_of_before_an_empty_loop_stays() {
+        check_rows("for k in a..b { V[k] add = S[i]; q[0] = (S[i] - f64(1.0)); }");
     }
 }

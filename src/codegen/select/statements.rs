@@ -198,7 +198,7 @@ impl<'a> Selector<'a> {
         self.settle_all();
         let outer = std::mem::take(&mut self.out);
         self.forget();
-        let before = self.slots.clone();
+        let (before, own) = (self.slots.clone(), self.tree.vregs);
         self.frames.push(Frame::default());
         self.statements(body)?;
         self.settle_all();
@@ -223,7 +223,7 @@ impl<'a> Selector<'a> {
             let (low, high) = facts.bounds(&p.bytes.clone().offset(offset));
             low >= 0 && high < bytes
         };
-        self.out.extend(hoist_invariants(node, self.target.vector_registers, pointers, carried, is_inside));
+        self.out.extend(hoist_invariants(node, own, self.target.vector_registers, pointers, carried, is_inside));
         self.forget();
         self.facts = facts;
         Ok(())
