@@ -10,7 +10,7 @@
 //! `d` registers: copies at the end of each iteration rotate them, loads before the loop fill them for the first `d`
 //! iterations. A load whose address does not move and that nothing in the loop writes stands before the loop; a store to
 //! an address that does not move and that nothing else in the loop touches stands after it, under the loop's condition where it may not run.
-//! What stands before a loop and after it takes an element from a register as well (`across_loops`).
+//! Accesses before a loop and after it take an element from a register as well (`across_loops`).
 //!
 //! Invariants: distinct roots are distinct memory (distinct arguments overlap only where both are read); a write that is not
 //! proven to be elsewhere ends the reuse; a load before the loop runs only where the iteration that needs it runs.

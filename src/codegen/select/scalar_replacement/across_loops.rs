@@ -26,17 +26,16 @@ pub fn carry(nodes: Vec<Node>, pointers: &[Pointer], registers: &Registers) -> V
     for (at, node) in nodes.into_iter().enumerate() {
         match node {
             Node::Inst(inst) => pass.inst(inst, references.get(&at)),
-            Node::If { conditions, body } => match pass.copies(&body) {
-                Some(copies) => copies.into_iter().for_each(|copy| pass.first(copy)),
-                None => {
-                    pass.forget(std::slice::from_ref(&Node::If { conditions: vec![], body: body.clone() }));
-                    pass.out.push(Node::If { conditions, body });
-                }
-            },
             Node::Loop(l) => pass.innermost(l),
             node => {
-                pass.forget(std::slice::from_ref(&node));
-                pass.out.push(node);
+                let copies = if let Node::If { body, .. } = &node { pass.copies(body) } else { None };
+                match copies {
+                    Some(copies) => copies.into_iter().for_each(|copy| pass.first(copy)),
+                    None => {
+                        pass.forget(std::slice::from_ref(&node));
+                        pass.out.push(node);
+                    }
+                }
             }
         }
     }
