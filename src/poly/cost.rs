@@ -37,7 +37,8 @@ pub struct Cost {
     pub chains: f64,
     /// Starts, counters and branches of loops.
     pub loops: f64,
-    /// Transfers into each cache, the first cache first, with the time until the first lines arrive of rows that no prefetcher follows.
+    /// Transfers into each cache, the first cache first, with the time until the first lines arrive of rows that no prefetcher follows, and of lines
+    /// that come into few sets.
     pub transfers: [f64; 3],
     /// The time of the transfers that nothing hides.
     pub exposed: f64,

@@ -123,6 +123,14 @@ struct Region {
     written: bool,
 }
 
+/// Rows of neighbouring elements.
+struct Rows {
+    /// Bytes of each.
+    run: f64,
+    /// For each dimension along which they follow one another, their number and the bytes from one to the next.
+    across: Vec<(f64, f64)>,
+}
+
 /// Footprint and traffic of one run of some statements.
 #[derive(Default)]
 struct Footprint {
@@ -460,11 +468,13 @@ impl Model<'_> {
         self.lines_of(region).bytes
     }
 
-    fn lines_of(&self, region: &Region) -> Lines {
+    /// The rows of neighbouring elements of a region.
+    fn rows_of(&self, region: &Region) -> Rows {
         let line = self.target.machine.line_bytes as f64;
         let buffer: &Buffer = self.nest.buffer(region.buffer);
-        let (mut run, mut rows, mut dense) = (buffer.dtype.bytes() as f64, 1.0, true);
-        let (mut next, dimensions) = (1, region.dimensions.iter().zip(&buffer.shape).zip(&buffer.strides));
+        let element = buffer.dtype.bytes() as f64;
+        let (mut run, mut across, mut dense, mut next) = (element, vec![], true, 1);
+        let dimensions = region.dimensions.iter().zip(&buffer.shape).zip(&buffer.strides);
         for ((range, &size), &stride) in dimensions.rev() {
             let extent = (range.width + 1.0).min(size as f64);
             let count = range.count.min(extent);
@@ -473,10 +483,17 @@ impl Model<'_> {
                 run *= extent;
                 dense = extent >= size as f64;
             } else {
-                rows *= count;
+                across.push((count, (extent / count).round().max(1.0) * stride as f64 * element));
             }
             next = stride * size;
         }
+        Rows { run, across }
+    }
+
+    fn lines_of(&self, region: &Region) -> Lines {
+        let line = self.target.machine.line_bytes as f64;
+        let Rows { run, across } = self.rows_of(region);
+        let rows: f64 = across.iter().map(|a| a.0).product();
         let bytes = (rows * (run / line).ceil() * line).min(region.points * line);
         let written = if region.written { bytes } else { 0.0 };
         Lines { bytes, written, starts: rows.min(bytes / line), crowded: self.crowded(region, bytes / line) }

@@ -3,8 +3,7 @@
 //! A cache of several ways has room for as many lines of each set. Rows whose distance has a large power of two as a factor, as columns of an image of
 //! 1024 pixels, lie in few sets: of 1024 lines at a distance of 4096 bytes, a second cache of 1 MiB in 8 ways holds 256.
 
-use super::{Model, Region};
-use crate::codegen::loopnest::Buffer;
+use super::{Model, Region, Rows};
 use crate::expr::interval::gcd;
 
 impl Model<'_> {
@@ -22,28 +21,13 @@ impl Model<'_> {
         let machine = &self.target.machine;
         let Some(&ways) = [machine.cache_ways_l1, machine.cache_ways_l2].get(level) else { return 1.0 };
         let (way, line) = (machine.cache_bytes[level] / ways, machine.line_bytes as f64);
-        let buffer: &Buffer = self.nest.buffer(region.buffer);
-        let element = buffer.dtype.bytes() as f64;
-        let (mut run, mut dense, mut next) = (element, true, 1);
-        let (mut rows, mut places) = (1.0, 1.0f64);
-        for ((range, &size), &stride) in region.dimensions.iter().zip(&buffer.shape).zip(&buffer.strides).rev() {
-            // elements from data lie anywhere
-            if !range.data.is_empty() {
-                return 1.0;
-            }
-            let extent = (range.width + 1.0).min(size as f64);
-            let count = range.count.min(extent);
-            dense &= stride == next && extent / count * run < line.max(run + 0.5);
-            if dense {
-                run *= extent;
-                dense = extent >= size as f64;
-            } else {
-                let distance = (extent / count).round().max(1.0) * stride as f64 * element;
-                rows *= count;
-                places *= count.min(way as f64 / gcd(distance as i64, way as i64) as f64);
-            }
-            next = stride * size;
+        // elements from data lie anywhere
+        if region.dimensions.iter().any(|range| !range.data.is_empty()) {
+            return 1.0;
         }
+        let Rows { run, across } = self.rows_of(region);
+        let places = |&(count, distance): &(f64, f64)| count.min(way as f64 / gcd(distance as i64, way as i64) as f64);
+        let (rows, places): (f64, f64) = (across.iter().map(|a| a.0).product(), across.iter().map(places).product());
         if rows <= places { 1.0 } else { (places * (run / line).ceil() * line / way as f64).min(1.0) }
     }
 
