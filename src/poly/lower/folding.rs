@@ -31,10 +31,10 @@ pub(super) struct Fold {
 pub(super) fn fold(scop: &Scop, schedule: &Schedule, tensor: BufferId, answers: &Answers) -> Result<Option<Fold>> {
     let shape = &scop.tensor(tensor).shape;
     for (dimension, &extent) in shape.iter().enumerate() {
+        let divides = is_outside(scop, schedule, tensor, dimension);
+        let tried = || PERIODS.iter().filter(|&&p| p < extent && (p == 1 || divides));
         // the longest period is right where a shorter one is
         for sign in [1, -1] {
-            let divides = is_outside(scop, schedule, tensor, dimension);
-            let tried = || PERIODS.iter().filter(|&&p| p < extent && (p == 1 || divides));
             let right = |period: i64| is_right(scop, schedule, tensor, dimension, sign * period, answers);
             let Some(&longest) = tried().next_back() else { break };
             if !right(longest)? {

@@ -206,6 +206,7 @@ impl Lowering<'_> {
                 }
                 (None, None) => continue,
             };
+            // what is divided for memory that is placed here is so for all statements here, for the whole of a tensor it is in other loops too
             if digits.is_empty() || placed.is_some() && self.laid.iter().any(|l| l.0 == buffer && l.1 == element) {
                 continue;
             }
