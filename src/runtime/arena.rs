@@ -5,8 +5,7 @@
 //! "Efficient Memory Management for Deep Neural Net Inference", 2020); we also try longest lifetime first and keep the
 //! smaller plan.
 
-/// Bytes between addresses that lie in one set of a first cache.
-const PAGE: u64 = 4096;
+use crate::bytes::PAGE;
 
 /// Bytes behind an item that takes nearly whole pages, so that the next one starts in another set of a first cache (cache colouring, Bonwick 1994): loops over many
 /// items would lose their lines otherwise.
@@ -75,9 +74,9 @@ fn root_of(requests: &[Request], start: usize) -> usize {
 /// Bytes that an item takes.
 fn room(item: &Request) -> u64 {
     let size = item.bytes.next_multiple_of(ALIGNMENT).max(ALIGNMENT);
-    let beyond = size % PAGE;
-    let apart = (COLOUR / 2..=PAGE - COLOUR / 2).contains(&beyond);
-    if size >= PAGE && !apart { size + COLOUR } else { size }
+    let page = PAGE as u64;
+    let apart = (COLOUR / 2..=page - COLOUR / 2).contains(&(size % page));
+    if size >= page && !apart { size + COLOUR } else { size }
 }
 
 /// Places items one by one in `order`, each in the smallest gap that holds it between those that live at the same time.
