@@ -2,7 +2,7 @@
 
 use crate::codegen::Isa;
 use crate::runtime::Result;
-use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, IntelFormatter};
+use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, IntelFormatter, Mnemonic};
 
 /// One line an instruction; constants behind the code as bytes. AArch64 is listed as words.
 pub fn disassemble(code: &[u8], isa: Isa) -> Result<String> {
@@ -26,7 +26,7 @@ pub fn disassemble(code: &[u8], isa: Isa) -> Result<String> {
     Ok(out)
 }
 
-/// Offset and text of each x86 instruction up to the return, then the constants eight bytes a line.
+/// Offset and text of each x86 instruction up to the return and what is jumped to behind it, then the constants eight bytes a line.
 pub fn instructions(code: &[u8]) -> Vec<(usize, String)> {
     let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
     let mut formatter = IntelFormatter::new();
@@ -35,13 +35,17 @@ pub fn instructions(code: &[u8]) -> Vec<(usize, String)> {
     formatter.options_mut().set_hex_suffix("");
     formatter.options_mut().set_rip_relative_addresses(false);
     let mut lines = vec![];
-    let mut instruction = Instruction::default();
+    let (mut instruction, mut furthest) = (Instruction::default(), 0);
     while decoder.can_decode() {
         decoder.decode_out(&mut instruction);
         let mut text = String::new();
         formatter.format(&instruction, &mut text);
         lines.push((instruction.ip() as usize, text));
-        if instruction.mnemonic() == iced_x86::Mnemonic::Ret {
+        if instruction.is_jcc_short_or_near() || instruction.is_jmp_short_or_near() {
+            furthest = furthest.max(instruction.near_branch_target());
+        }
+        let ends = matches!(instruction.mnemonic(), Mnemonic::Ret | Mnemonic::Jmp);
+        if ends && furthest < instruction.next_ip() {
             break;
         }
     }
@@ -52,4 +56,18 @@ pub fn instructions(code: &[u8]) -> Vec<(usize, String)> {
         offset += 8;
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::instructions;
+
+    #[test]
+    fn what_is_jumped_to_behind_the_return_is_code() {
+        // jae 3; ret; jmp 2, and a constant
+        let code = [0x73, 0x01, 0xc3, 0xeb, 0xfd, 0xff, 0xff, 0xff, 1, 2, 3, 4, 5, 6, 7, 8];
+        let lines: Vec<String> = instructions(&code).into_iter().map(|l| l.1).collect();
+        assert_eq!(lines.len(), 4, "{lines:?}");
+        assert!(lines[2].starts_with("jmp") && lines[3] == ".byte 01 02 03 04 05 06 07 08", "{lines:?}");
+    }
 }

@@ -5,6 +5,8 @@
 
 mod counter;
 pub mod operand;
+mod outside;
+mod reloads;
 
 use crate::codegen::constant_pool::Pool;
 use crate::codegen::emit::operand::{MemoryOperand, Source};
@@ -35,6 +37,22 @@ pub struct Emitter<'a, R: Relocation, S> {
     bodies: Vec<(DynamicLabel, DynamicLabel)>,
     /// The innermost loop is counted down already.
     counted: bool,
+    /// Code that is emitted behind the function.
+    outside: Vec<Outside>,
+}
+
+/// The code for a subscript outside of its dimension, see [`Inst::Inside`].
+struct Outside {
+    code: DynamicLabel,
+    back: DynamicLabel,
+    /// The register of the subscript, and that of what it becomes, which may be one that holds the table.
+    value: u8,
+    result: u8,
+    extent: i64,
+    mem: DType,
+    extremes: [u32; 2],
+    /// Where the table of arguments is.
+    table: Place,
 }
 
 /// The encodings of an architecture. Registers are physical: `d` is written, others are read.
@@ -92,6 +110,12 @@ pub trait Scalars {
     fn count_down(&mut self, counter: Place);
     /// Jumps to `head` unless what was counted down is zero.
     fn repeat(&mut self, head: DynamicLabel);
+    /// Jumps to `to` unless `a` is in 0..extent.
+    fn jump_outside(&mut self, a: u8, extent: i64, to: DynamicLabel);
+    fn jump(&mut self, to: DynamicLabel);
+    /// Two registers beside those that are taken, and what gives them back their values; no flags, and no stack between.
+    fn borrow(&mut self, taken: [u8; 3]) -> [u8; 2];
+    fn give_back(&mut self, _registers: [u8; 2]) {}
     /// Jumps to `end` unless `op(a, b)` holds.
     fn jump_unless(&mut self, op: CompareOp, a: u8, b: Operand, end: DynamicLabel);
 }
@@ -210,8 +234,8 @@ where
     pub fn emit(function: &'a Function, allocation: &'a Allocation, arch: S) -> Result<(Vec<u8>, Vec<usize>, S)> {
         let (asm, pool) = (VecAssembler::new(0), Pool::default());
         let temporaries = &NO_TEMPORARIES;
-        let (origin, bodies, counted) = (0, vec![], false);
-        let mut e = Self { function, allocation, asm, pool, arch, temporaries, origin, bodies, counted };
+        let (origin, bodies, counted, outside) = (0, vec![], false, vec![]);
+        let mut e = Self { function, allocation, asm, pool, arch, temporaries, origin, bodies, counted, outside };
         e.prologue();
         let mut starts = vec![e.asm.offset().0];
         let mut i = 0;
@@ -243,6 +267,9 @@ where
             i += 1;
         }
         e.epilogue();
+        for outside in std::mem::take(&mut e.outside) {
+            e.record(&outside)?;
+        }
         e.pool.emit(&mut e.asm);
         let code = e.asm.finalize().map_err(|error| Error::Internal(format!("{}: {error}", function.name)))?;
         Ok((code, starts, e.arch))
@@ -311,36 +338,6 @@ where
         Ok(())
     }
 
-    /// An instruction whose operand is what another step would load.
-    fn with_operand(&mut self, step: &'a Step, reload: &Step) -> Result<()> {
-        let (Step::Inst { origin, inst, temporaries, .. }, Some((register, operand))) = (step, operand::of(reload))
-        else {
-            return Err(Error::Internal(format!("{}: no operand in memory", self.function.name)));
-        };
-        (self.origin, self.temporaries) = (*origin as usize, temporaries);
-        let source = |r: Vreg| match r.number() == register {
-            true => Source::Memory(operand),
-            false => Source::Register(r.number()),
-        };
-        let is_known = match *inst {
-            Inst::VFma { acc, ty, a, b, negate } => {
-                self.fused_sum(acc.number(), ty, Source::Register(acc.number()), [a, b].map(source), negate)
-            }
-            Inst::VFmaSum { dst, ty, c, negate, a, b } => {
-                self.fused_sum(dst.number(), ty, source(c), [a, b].map(source), negate)
-            }
-            Inst::VBinary { op, dst, ty, a, b } => {
-                let other = if a.number() == register { b } else { a };
-                self.binary_memory(op, ty, dst.number(), other.number(), &operand)
-            }
-            _ => false,
-        };
-        match is_known {
-            true => Ok(()),
-            false => Err(Error::Internal(format!("{}: no operand in memory for {inst:?}", self.function.name))),
-        }
-    }
-
     fn inst(&mut self, inst: &Inst, hidden: Option<Place>, innermost: bool) -> Result<()> {
         let is_known = match inst.group() {
             Group::Scalar => self.scalar_inst(inst, hidden, innermost)?,
@@ -368,6 +365,7 @@ where
             Inst::Choose { dst, op, lane, a, b, yes, no } => {
                 self.choose_int(&Comparison { op, lane, a: a.number(), b }, dst.number(), yes.number(), no.number());
             }
+            Inst::Inside { .. } => return Ok(self.inside(inst, hidden)),
             Inst::LoadInt { dst, addr, mem } => self.load_int(dst.number(), &addr, mem)?,
             Inst::Prefetch { addr } => self.prefetch(&addr)?,
             Inst::Expect { .. } => {}

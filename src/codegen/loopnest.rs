@@ -46,6 +46,9 @@ pub struct Buffer {
     pub literals: Option<Literals>,
     /// The interval in which its elements lie, as is checked before the kernel runs.
     pub elements: Option<Interval>,
+    /// The interval in which its element must lie when a run ends, of the least or the greatest subscript of a dimension: the element begins at
+    /// one of the ends and has extremes accumulated, so that numbers inside do not change it.
+    pub limits: Option<Interval>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -100,8 +103,8 @@ pub enum Stmt {
     Let { var: Var, value: Affine, divisor: i64 },
     /// `var = value`, an integer of 64 bits, brought into the closed interval `range`; visible in the rest of the enclosing body.
     /// Where it is `checked`, what runs the kernel has refused data with which the value lies outside. Costs take it for
-    /// ⌊expected.affine / expected.divisor⌋.
-    Read { var: Var, value: Expr, range: (i64, i64), checked: bool, expected: Bound },
+    /// ⌊expected.affine / expected.divisor⌋. The least value below the interval and the greatest above it are `recorded` in the elements of two buffers.
+    Read { var: Var, value: Expr, range: (i64, i64), checked: bool, expected: Bound, recorded: Option<[BufferId; 2]> },
     /// `body` where every condition is `affine ≥ 0`.
     If { conditions: Vec<Affine>, body: Vec<Stmt> },
     /// `buffer[index] = value`, or `buffer[index] = reduce(buffer[index], value)`.
@@ -250,6 +253,7 @@ impl Buffer {
             kind,
             literals: None,
             elements: None,
+            limits: None,
         }
     }
 

@@ -123,6 +123,19 @@ fn competition(
     (free, lowest)
 }
 
+/// Returns true for instructions whose result had best be in the register of what they read first.
+fn is_hinted(inst: &Inst) -> bool {
+    matches!(
+        inst,
+        Inst::Copy { .. }
+            | Inst::VCopy { .. }
+            | Inst::Int { .. }
+            | Inst::Inside { .. }
+            | Inst::LoopStart { .. }
+            | Inst::Range { .. }
+    )
+}
+
 impl<'a> Scan<'a> {
     fn new(function: &'a Function, file: &'a RegisterFile, live: &'a Liveness, needs: Vec<Needs>) -> Scan<'a> {
         let count = live.values.count();
@@ -138,19 +151,19 @@ impl<'a> Scan<'a> {
                 let v = o.value as usize;
                 mentions[v].push(i as u32);
                 let sides = o.access.reads() as u8 + o.access.writes() as u8;
-                weight[v] += f32::from(sides) * 10f32.powi(i32::from(live.depth[i].min(20)));
-                deepest[v] = deepest[v].max(live.depth[i]);
+                // the table of arguments is rarely read where a subscript lies outside
+                let rare = o.hidden && matches!(inst, Inst::Inside { .. });
+                if !rare {
+                    weight[v] += f32::from(sides) * 10f32.powi(i32::from(live.depth[i].min(20)));
+                    deepest[v] = deepest[v].max(live.depth[i]);
+                }
                 if o.access.writes() {
                     definitions[v] += 1;
                     constant[v] = (inst.is_constant() && definitions[v] == 1).then_some(i as u32);
                 }
             }
-            let hinted = matches!(
-                inst,
-                Inst::Copy { .. } | Inst::VCopy { .. } | Inst::Int { .. } | Inst::LoopStart { .. } | Inst::Range { .. }
-            );
             let fused = matches!(inst, Inst::VFmaSum { .. });
-            if hinted || fused {
+            if is_hinted(inst) || fused {
                 let reads = operands.iter().filter(|o| o.access == Access::Use).take(if fused { 3 } else { 1 });
                 let written = operands.iter().find(|o| o.access == Access::Def);
                 for (read, written) in reads.filter_map(|read| Some((read, written?))) {

@@ -51,6 +51,7 @@ pub mod point_loops;
 pub mod prefetch;
 pub mod prepare;
 pub mod quotients;
+mod recorded_subscripts;
 pub mod register_pressure;
 pub mod scalar_expansion;
 pub mod scalar_replacement;

@@ -85,7 +85,7 @@ pub fn checked_dimension(tensors: &[TensorDecl], check: &TensorDecl) -> String {
 pub(super) struct Checked {
     /// The tensors that follow the arrays.
     pub tensors: Vec<TensorDecl>,
-    /// The statements that give these their first value, 0, with their place in the order.
+    /// The statements that give these their first value, 0 or the last subscript, with their place in the order.
     pub first_values: (Vec<Statement>, Vec<SequencePart>),
     /// Intervals in which elements of the arrays must lie.
     pub ranges: Vec<IndexRange>,
@@ -186,7 +186,9 @@ impl<'a> SubscriptChecks<'a> {
             while self.arrays.iter().chain(&self.tensors).any(|t| t.name == name) {
                 name.push('_');
             }
-            let ranges = vec![ElementRange { offset: 0, stride: 1, lower: 0, upper: extent - 1 }];
+            let most = type_range(dtype).map_or(i128::MAX, |range| range.1);
+            let upper = (i128::from(extent) - 1).min(most) as i64;
+            let ranges = vec![ElementRange { offset: 0, stride: 1, lower: 0, upper }];
             self.tensors.push(TensorDecl { ranges, ..TensorDecl::new(name, dtype, [], Role::Check) });
         }
         [first, BufferId(first.0 + 1)]
@@ -198,8 +200,11 @@ impl<'a> SubscriptChecks<'a> {
             .iter()
             .zip(self.arrays.len() as u32..)
             .map(|(t, target)| {
-                let zero = Expr::Const(Scalar::of(t.dtype, 0.0));
-                Statement { name: t.name.clone(), ..of_check(BufferId(target), None, zero) }
+                // an end of the interval, so that only subscripts outside of it change the element
+                let (lower, upper) = t.limits().unwrap_or_default();
+                let is_least = (target as usize - self.arrays.len()).is_multiple_of(2);
+                let first = Scalar::of(t.dtype, if is_least { lower } else { upper } as f64);
+                Statement { name: t.name.clone(), ..of_check(BufferId(target), None, Expr::Const(first)) }
             })
             .collect();
         let order = (first..).map(StatementId).take(statements.len()).map(|id| (vec![id], Node::Leaf)).collect();

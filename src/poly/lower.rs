@@ -170,6 +170,7 @@ impl<'a> Lowering<'a> {
                 let buffer = l.argument(&t.name, t.dtype, &t.shape, t.role.is_written(), Argument::Tensor(id));
                 l.nest.buffers[buffer.0 as usize].literals = t.literals.clone();
                 l.nest.buffers[buffer.0 as usize].elements = t.given();
+                l.nest.buffers[buffer.0 as usize].limits = t.limits();
                 l.tensors[id.0 as usize] = Some(buffer);
             }
         }

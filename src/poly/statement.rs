@@ -51,6 +51,11 @@ impl TensorDecl {
         all.reduce(|a, b| (a.0.max(b.0), a.1.min(b.1))).filter(|r| self.role == Role::Input && r.0 <= r.1)
     }
 
+    /// The interval in which the element of a check must lie when a run ends.
+    pub fn limits(&self) -> Option<(i64, i64)> {
+        self.ranges.first().filter(|_| self.role == Role::Check).map(|r| (r.lower, r.upper))
+    }
+
     /// The interval that the program's own assignments keep its elements in, where it is known.
     pub fn assigned(&self) -> Option<(i64, i64)> {
         let range = self.ranges.first().filter(|r| (r.offset, r.stride) == (0, 1))?;

@@ -234,6 +234,20 @@ impl Scalars for Emitter<'_> {
         a64!(self ; b.ne =>head);
     }
 
+    fn jump_outside(&mut self, a: u8, extent: i64, to: DynamicLabel) {
+        self.compare_gpr(a, Operand::Imm(extent));
+        a64!(self ; b.hs =>to);
+    }
+
+    fn jump(&mut self, to: DynamicLabel) {
+        a64!(self ; b =>to);
+    }
+
+    /// Scratch registers, which hold nothing between instructions.
+    fn borrow(&mut self, _: [u8; 3]) -> [u8; 2] {
+        [X17, X16]
+    }
+
     fn jump_unless(&mut self, op: CompareOp, a: u8, b: Operand, end: DynamicLabel) {
         self.compare_gpr(a, b);
         match op {

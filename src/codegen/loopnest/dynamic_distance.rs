@@ -60,7 +60,8 @@ impl Versions<'_> {
         let [blocks, block, lane, rest] = ["s", "b", "", ""].map(|word| self.nest.new_var(format!("{name}{word}")));
         // costs take the bound that was added last for the one that decides
         let expected = |bounds: &[Bound]| bounds.last().cloned().unwrap_or(Bound::constant(low));
-        let read = |var, value, range, expected| Stmt::Read { var, value, range, checked: false, expected };
+        let read =
+            |var, value, range, expected| Stmt::Read { var, value, range, checked: false, expected, recorded: None };
         let mut out = vec![
             read(from, first, (low, high + 1), expected(l.lower)),
             read(to, end, (low, high + 1), expected(l.upper)),

@@ -234,7 +234,7 @@ impl Narrower<'_> {
         let expected = expected(self.nest, (&c.limit, c.lower), range);
         facts.set_range(var, range);
         let checked = is_checked(self.nest, self.checks, &c.limit, range);
-        (Stmt::Read { var, value: c.limit.clone(), range, checked, expected }, var)
+        (Stmt::Read { var, value: c.limit.clone(), range, checked, expected, recorded: None }, var)
     }
 
     /// The loop within its bounds from data, and what is read before it.

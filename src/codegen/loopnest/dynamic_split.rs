@@ -132,7 +132,8 @@ impl Divider<'_> {
         facts.set_range(limit, range);
         let share = (group.range.1 - group.range.0) / LIMITED;
         let expected = Bound::constant(if group.varies { -group.range.0 - share } else { share - group.range.1 });
-        let mut out = vec![Stmt::Read { var: limit, value: group.rest.clone(), range, checked: false, expected }];
+        let value = group.rest.clone();
+        let mut out = vec![Stmt::Read { var: limit, value, range, checked: false, expected, recorded: None }];
         // scale · index ≥ -outer - inner - limit
         let from = |inner: i64| group.outer.scale(-1).plus(limit, -1).offset(-inner);
         let first = |inner: i64| Bound { affine: from(inner), divisor: group.scale };

@@ -6,12 +6,12 @@
 use crate::codegen::loopnest::{BufferKind, LoopNest, Stmt};
 use crate::expr::Affine;
 use crate::expr::Bound;
-use crate::expr::BufferId;
 use crate::expr::Var;
 use crate::expr::interval::ceil_div;
 use crate::expr::scalar;
 use crate::expr::scalar::{Point, Value};
 use crate::expr::{Access, Index};
+use crate::expr::{BinaryOp, BufferId};
 use crate::runtime::{Error, Result, Tensor};
 
 /// Runs `nest` on the tensors of its argument table, in slot order. Their bytes are addressed by the strides of the nest's
@@ -59,11 +59,20 @@ impl Machine<'_> {
                 Stmt::Let { var, value, divisor } => {
                     self.vars[var.0 as usize] = self.affine(value).div_euclid(*divisor);
                 }
-                Stmt::Read { var, value, range, checked, .. } => {
+                Stmt::Read { var, value, range, checked, recorded, .. } => {
                     let value = self.value(value)?.as_i64();
                     let inside = value.clamp(range.0, range.1);
                     if *checked && inside != value {
                         return Err(Error::Internal(format!("{value} lies outside of {}..={}", range.0, range.1)));
+                    }
+                    if let Some([least, greatest]) = *recorded
+                        && inside != value
+                    {
+                        let (buffer, op) =
+                            if value < range.0 { (least, BinaryOp::Min) } else { (greatest, BinaryOp::Max) };
+                        let value = Value::from_i64(self.nest.buffer(buffer).dtype, value);
+                        let value = scalar::accumulate(op, self.read(buffer, 0)?, value)?;
+                        self.write(buffer, 0, value)?;
                     }
                     self.vars[var.0 as usize] = inside;
                 }

@@ -87,6 +87,9 @@ fn buffer_type(b: &Buffer) -> String {
     if let Some((lower, upper)) = b.elements {
         let _ = write!(out, " from {lower} to {upper}");
     }
+    if let Some((lower, upper)) = b.limits {
+        let _ = write!(out, " within {lower} to {upper}");
+    }
     out
 }
 
@@ -135,12 +138,15 @@ impl Printer<'_> {
                     let name = self.bind(*var);
                     let _ = writeln!(self.out, "{pad}let {name} = {value};");
                 }
-                Stmt::Read { var, value, range, checked, expected } => {
+                Stmt::Read { var, value, range, checked, expected, recorded } => {
                     let (value, expected) =
                         (self.names.expr(value), self.bounds(std::slice::from_ref(expected), "", false));
                     let name = self.bind(*var);
                     let ((low, high), read) = (range, if *checked { "within" } else { "clamp" });
-                    let _ = writeln!(self.out, "{pad}let {name} = {read}({value}, {low}, {high}) about {expected};");
+                    let of = |b: &BufferId| self.names.buffers[b.0 as usize].as_str();
+                    let recorded = recorded.as_ref().map_or(String::new(), |[a, b]| format!(" in {} {}", of(a), of(b)));
+                    let text = format!("let {name} = {read}({value}, {low}, {high}) about {expected}{recorded};");
+                    let _ = writeln!(self.out, "{pad}{text}");
                 }
                 Stmt::If { conditions, body } => {
                     let _ = writeln!(self.out, "{pad}if {} {{", self.names.conditions(conditions));

@@ -107,13 +107,14 @@ impl Simplifier<'_> {
                         return out;
                     }
                 }
-                Stmt::Read { var, value, range, checked, expected } => {
+                Stmt::Read { var, value, range, checked, expected, recorded } => {
                     let (value, divisor) = (self.expr(value, env, facts), expected.divisor);
                     let expected = Bound { affine: resolve(env, &expected.affine), divisor };
                     let new = self.fresh_like(*var);
                     facts.set_range(new, *range);
                     env.insert(*var, Affine::var(new));
-                    out.push(Stmt::Read { var: new, value, range: *range, checked: *checked, expected });
+                    let (range, checked, recorded) = (*range, *checked, *recorded);
+                    out.push(Stmt::Read { var: new, value, range, checked, expected, recorded });
                 }
                 Stmt::If { conditions, body } => out.extend(self.conditional(conditions, body, env, facts)),
                 Stmt::Store { buffer, index, value, reduce } => {

@@ -111,15 +111,7 @@ impl Checker<'_> {
                     self.bind(*var)?;
                     facts.bind(*var, value, *divisor);
                 }
-                Stmt::Read { var, value, range, expected, .. } => {
-                    let dtype = self.expr(value, facts)?;
-                    if dtype != DType::I64 || range.0 > range.1 || expected.divisor < 1 {
-                        return self.fail(format!("a read of {dtype} within {}..={}", range.0, range.1));
-                    }
-                    self.affine(&expected.affine)?;
-                    self.bind(*var)?;
-                    facts.set_range(*var, *range);
-                }
+                Stmt::Read { .. } => self.read(stmt, facts)?,
                 Stmt::If { conditions, body } => {
                     let mut inside = facts.clone();
                     for c in conditions {
@@ -143,6 +135,32 @@ impl Checker<'_> {
         }
         self.visible = visible;
         Ok(())
+    }
+
+    /// A read of an integer, whose variable lies in its range from here on.
+    fn read(&mut self, stmt: &Stmt, facts: &mut Facts) -> Result<()> {
+        let Stmt::Read { var, value, range, expected, recorded, .. } = stmt else { return Ok(()) };
+        let dtype = self.expr(value, facts)?;
+        if dtype != DType::I64 || range.0 > range.1 || expected.divisor < 1 {
+            return self.fail(format!("a read of {dtype} within {}..={}", range.0, range.1));
+        }
+        self.affine(&expected.affine)?;
+        self.recorded(*range, *recorded)?;
+        self.bind(*var)?;
+        facts.set_range(*var, *range);
+        Ok(())
+    }
+
+    /// Values outside of a range are recorded in the elements of arguments with this range as limits.
+    fn recorded(&self, range: (i64, i64), recorded: Option<[BufferId; 2]>) -> Result<()> {
+        let keeps = |b: &BufferId| {
+            let written = |b: &Buffer| matches!(b.kind, BufferKind::Argument { written: true, .. });
+            self.nest.buffers.get(b.0 as usize).is_some_and(|b| b.limits == Some(range) && written(b))
+        };
+        match recorded.iter().flatten().all(keeps) {
+            true => Ok(()),
+            false => self.fail(format!("a read within {}..={} is recorded elsewhere", range.0, range.1)),
+        }
     }
 
     fn subscripts(&self, buffer: BufferId, index: &[Index], facts: &Facts) -> Result<DType> {

@@ -53,7 +53,7 @@ pub enum Step {
         origin: u32,
         inst: Inst,
         /// The location of the operand that VCode does not write out: the counter of LoopStart and LoopEnd, the
-        /// argument of the calling convention that Argument, Range and Scratch read.
+        /// argument of the calling convention that Argument, Range, Scratch and Inside read.
         hidden: Option<Place>,
         temporaries: Temporaries,
     },
@@ -191,7 +191,7 @@ impl Values {
         let hidden = match inst {
             Inst::LoopStart { .. } => Some((self.counter(loop_number), Access::Def)),
             Inst::LoopEnd => Some((self.counter(loop_number), Access::UseDef)),
-            Inst::Argument { .. } => Some((self.incoming(0), Access::Use)),
+            Inst::Argument { .. } | Inst::Inside { .. } => Some((self.incoming(0), Access::Use)),
             Inst::Range { which, .. } => Some((self.incoming(1 + *which as u32), Access::Use)),
             Inst::Scratch { .. } => Some((self.incoming(3), Access::Use)),
             _ => None,

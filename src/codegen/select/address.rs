@@ -126,6 +126,7 @@ fn free_pointers_where(nodes: &[Node], pointers: &[Pointer], counts: &dyn Fn(&Po
             Node::Splat { .. }
             | Node::Let { .. }
             | Node::Wrap { .. }
+            | Node::Inside { .. }
             | Node::Integer { .. }
             | Node::Choose { .. }
             | Node::FirstLane { .. } => None,
@@ -318,6 +319,12 @@ impl Flattener<'_> {
                     let dst = self.writer.register();
                     self.push(Inst::FirstLane { dst, ty: *ty, src: *src });
                     self.define(*var, dst, &nodes[i + 1..])?;
+                }
+                &Node::Inside { var, ref value, extent, mem, extremes: [least, greatest] } => {
+                    self.intervals.set(var, Some((0, extent - 1)));
+                    let (dst, src) = (self.writer.register(), self.affine(value)?);
+                    self.push(Inst::Inside { dst, src, extent, mem, least, greatest });
+                    self.define(var, dst, &nodes[i + 1..])?;
                 }
                 Node::If { conditions, body } => {
                     let opened = self.conditions(conditions)?;

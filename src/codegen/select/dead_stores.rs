@@ -26,6 +26,9 @@ fn remove_from(body: &mut Vec<Node>, pointers: &[Pointer]) {
             },
             Node::Inst(inst) => overwritten.retain(|later| !inst.is_tile() && !may_read(inst, later, pointers)),
             Node::LoadInt { addr, .. } => overwritten.retain(|later| !shares_root(*addr, later, pointers)),
+            Node::Inside { .. } => {
+                overwritten.retain(|later| !node.records_in(pointers[later.addr.base.0 as usize].root));
+            }
             Node::Loop(Loop { body, .. }) | Node::If { body, .. } => {
                 overwritten.clear();
                 remove_from(body, pointers);

@@ -39,7 +39,7 @@ fn inside(nest: &mut LoopNest, body: Vec<Stmt>) -> Vec<Stmt> {
                 for (var, e) in vars {
                     let value = Expr::cast(DType::I64, e.value.clone());
                     let expected = Bound::constant(e.within.0);
-                    out.push(Stmt::Read { var, value, range: e.range, checked: false, expected });
+                    out.push(Stmt::Read { var, value, range: e.range, checked: false, expected, recorded: None });
                     conditions.push(Affine::var(var).offset(-e.within.0));
                     conditions.push(Affine::var(var).scale(-1).offset(e.within.1));
                 }
@@ -152,7 +152,7 @@ fn unchanged(op: BinaryOp, dtype: DType) -> Option<Scalar> {
 }
 
 /// The operand of conversions to i64.
-fn widened(mut e: &Expr) -> &Expr {
+pub(super) fn widened(mut e: &Expr) -> &Expr {
     while let Expr::Cast(DType::I64, inner) = e {
         e = inner;
     }
@@ -160,7 +160,7 @@ fn widened(mut e: &Expr) -> &Expr {
 }
 
 /// An integer that is brought between two numbers, and these.
-fn clamped(e: &Expr) -> Option<(&Expr, i64, i64)> {
+pub(super) fn clamped(e: &Expr) -> Option<(&Expr, i64, i64)> {
     let (mut e, mut low, mut high) = (widened(e), i64::MIN, i64::MAX);
     while let Expr::Binary(op @ (BinaryOp::Min | BinaryOp::Max), a, b) = e {
         let (inner, limit) = [(a, b), (b, a)].into_iter().find_map(|(a, b)| Some((a, number(b)?)))?;

@@ -228,6 +228,7 @@ impl Pass<'_> {
             | Node::Integer { .. }
             | Node::Choose { .. }
             | Node::FirstLane { .. } => true,
+            inside @ Node::Inside { .. } => !inside.records_in(root),
             Node::Loop(_) | Node::If { .. } => false,
         })
     }

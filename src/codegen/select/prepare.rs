@@ -13,6 +13,7 @@ use crate::codegen::select::masked_stores::stores_where;
 use crate::codegen::select::narrow::narrow_loops;
 use crate::codegen::select::pairs::split_sums;
 use crate::codegen::select::peeling::peel;
+use crate::codegen::select::recorded_subscripts;
 use crate::codegen::select::scalar_expansion;
 use crate::codegen::select::turned_sums;
 use crate::codegen::select::value::{buffer_width, widest};
@@ -44,6 +45,7 @@ pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
         let (expanded, extents) = (FxHashSet::default(), FxHashMap::default());
         Preparer { nest: &mut nest, target, expanded, extents, private: &mut private }.legalize(body)
     };
+    let body = recorded_subscripts::join(&mut nest, body);
     let body = guarded_updates::branch(&mut nest, body);
     let body = narrow_loops(&nest, &mut Facts::new(nest.vars.len()), &body);
     let body = split_sums(&mut nest, target, body);

@@ -169,8 +169,8 @@ impl<'a> Selector<'a> {
                 };
                 Ok(())
             }
-            Stmt::Read { var, value, range, checked, expected } => {
-                self.env[var.0 as usize] = self.read(value, *range, *checked, expected)?;
+            Stmt::Read { var, value, range, checked, expected, recorded } => {
+                self.env[var.0 as usize] = self.read(value, *range, *checked, expected, *recorded)?;
                 Ok(())
             }
             Stmt::If { conditions, body } => self.conditional(conditions, body),

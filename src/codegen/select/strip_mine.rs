@@ -357,14 +357,15 @@ pub fn copy_with(nest: &mut LoopNest, body: &[Stmt], map: &mut FxHashMap<Var, Af
                 map.insert(*var, Affine::var(new));
                 Stmt::Let { var: new, value, divisor: *divisor }
             }
-            Stmt::Read { var, value, range, checked, expected } => {
+            Stmt::Read { var, value, range, checked, expected, recorded } => {
                 let value = value.substitute(&mut |v| look(map, v));
                 let affine = expected.affine.substitute(|v| look(map, v));
                 let name = nest.vars[var.0 as usize].clone();
                 let new = nest.new_var(name);
                 map.insert(*var, Affine::var(new));
                 let expected = Bound { affine, divisor: expected.divisor };
-                Stmt::Read { var: new, value, range: *range, checked: *checked, expected }
+                let (range, checked, recorded) = (*range, *checked, *recorded);
+                Stmt::Read { var: new, value, range, checked, expected, recorded }
             }
             Stmt::If { conditions, body } => {
                 let conditions = conditions.iter().map(|c| c.substitute(|v| look(map, v))).collect();

@@ -4,6 +4,7 @@
 //! sums, products, extremes, masks and quotients by constants are computed there, as 64-bit integers that are brought back into their type
 //! where they may have left it; anything else is computed in a vector register, whose first lane becomes the integer.
 
+use crate::codegen::loopnest::BufferKind;
 use crate::codegen::select::access::memory_type;
 use crate::codegen::select::state::{Selected, Selector};
 use crate::codegen::select::tree::Node;
@@ -11,7 +12,7 @@ use crate::codegen::select::value::{dtype_of, dtype_range};
 use crate::codegen::vcode::{GprOp, Lane, VType};
 use crate::expr::interval::{ceil_div, gcd};
 use crate::expr::narrow::shifted;
-use crate::expr::{Affine, BinaryOp, Bound, CompareOp, Expr};
+use crate::expr::{Affine, BinaryOp, Bound, BufferId, CompareOp, Expr};
 use crate::runtime::DType;
 
 /// Wide enough for any subscript, small enough for sums of products.
@@ -73,15 +74,30 @@ impl Selector<'_> {
         self.integer(e)
     }
 
-    /// An integer that is brought into an interval, or is known to lie there.
+    /// An integer that is brought into an interval, or is known to lie there; what lies outside may be recorded.
     pub(super) fn read(
         &mut self,
         value: &Expr,
         (low, high): (i64, i64),
         checked: bool,
         expected: &Bound,
+        recorded: Option<[BufferId; 2]>,
     ) -> Selected<Affine> {
         let mut value = self.integer(value)?;
+        let (least, most) = self.facts.bounds(&value);
+        if let Some([below, above]) = recorded
+            && (least < low || most > high)
+        {
+            let slot = |b: BufferId| match self.nest.buffer(b).kind {
+                BufferKind::Argument { slot, .. } => Ok(slot),
+                BufferKind::Local => self.internal("a subscript is recorded in a local buffer"),
+            };
+            let (extremes, mem, outside) = ([slot(below)?, slot(above)?], self.nest.buffer(below).dtype, value);
+            let var = self.fresh_var();
+            self.facts.set_range(var, (low, high));
+            self.out.push(Node::Inside { var, value: outside, extent: high + 1, mem, extremes });
+            value = Affine::var(var);
+        }
         if let ([(var, 1)], true) = (&value.terms[..], checked) {
             self.facts.set_range(*var, (low - value.constant, high - value.constant));
         }

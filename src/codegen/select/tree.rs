@@ -60,6 +60,14 @@ pub enum Node {
         ty: VType,
         src: Vreg,
     },
+    /// `var = value`, brought into 0..extent; what lies outside is recorded as by [`Inst::Inside`].
+    Inside {
+        var: Var,
+        value: Affine,
+        extent: i64,
+        mem: DType,
+        extremes: [u32; 2],
+    },
     If {
         conditions: Vec<Affine>,
         body: Vec<Node>,
@@ -117,16 +125,25 @@ impl Node {
             | Node::Integer { var, .. }
             | Node::Choose { var, .. }
             | Node::LoadInt { var, .. }
-            | Node::FirstLane { var, .. } => Some(*var),
+            | Node::FirstLane { var, .. }
+            | Node::Inside { var, .. } => Some(*var),
             Node::Inst(_) | Node::Splat { .. } | Node::Loop(_) | Node::If { .. } => None,
         }
+    }
+
+    /// Returns true if the node keeps an extreme of a subscript in memory with this root.
+    pub fn records_in(&self, root: Root) -> bool {
+        matches!(self, Node::Inside { extremes, .. } if extremes.iter().any(|&slot| root == Root::Argument(slot)))
     }
 
     /// Calls `f` on each affine form whose value the node needs in a register, those of its body too.
     pub fn visit_values(&self, f: &mut impl FnMut(&Affine)) {
         match self {
             Node::Inst(_) | Node::LoadInt { .. } | Node::FirstLane { .. } => {}
-            Node::Splat { value, .. } | Node::Let { value, .. } | Node::Wrap { value, .. } => f(value),
+            Node::Splat { value, .. }
+            | Node::Let { value, .. }
+            | Node::Wrap { value, .. }
+            | Node::Inside { value, .. } => f(value),
             Node::Integer { a, b, .. } => {
                 f(a);
                 f(b);

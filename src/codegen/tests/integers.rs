@@ -84,6 +84,7 @@ pub fn all() -> Vec<Case> {
         }
     }
     choices(&mut out);
+    subscripts(&mut out);
     memory(&mut out);
     control(&mut out);
     out
@@ -114,6 +115,35 @@ fn choices(out: &mut Vec<Case>) {
                     b.push(Inst::Choose { dst, op, lane, a: x, b: Operand::Imm(value), yes: y, no: x });
                     dst
                 }));
+            }
+        }
+    }
+}
+
+/// Values brought into an interval, those outside recorded; the table of arguments in a register, and in a spill slot.
+fn subscripts(out: &mut Vec<Case>) {
+    for mem in [DType::I64, DType::I32, DType::I16, DType::U8] {
+        for extent in [1, 8, 4096, 40_001, i64::from(i32::MAX)] {
+            for (in_place, live) in [(false, 0), (true, 0), (false, 40)] {
+                let mut b = Builder::new(format!("inside {extent} of {mem} {in_place} {live}"));
+                let output = b.argument(0);
+                let others: Vec<Gpr> = (0..live).map(|value| b.imm(value)).collect();
+                for (i, &value) in VALUES.iter().enumerate() {
+                    let src = b.imm(value);
+                    let dst = if in_place { src } else { b.gpr() };
+                    b.push(Inst::Inside { dst, src, extent, mem, least: 1, greatest: 2 });
+                    b.push(Inst::Int { op: GprOp::Sub, dst, a: dst, b: Operand::Reg(src) });
+                    b.push(Inst::StoreInt { mem: DType::I64, src: dst, addr: at(output, 8 * i as i32) });
+                }
+                for (i, &src) in others.iter().enumerate() {
+                    b.push(Inst::StoreInt { mem: DType::I64, src, addr: at(output, 8 * (VALUES.len() + i) as i32) });
+                }
+                let buffers = vec![
+                    data(DType::I64, VALUES.len() + others.len(), 1, true),
+                    data(mem, 1, 2, true),
+                    data(mem, 1, 3, true),
+                ];
+                out.push(Case { function: b.function, buffers, range: (0, 1) });
             }
         }
     }

@@ -133,6 +133,16 @@ impl Machine<'_> {
                 let chosen = if compare_lane(op, lane, a, b) { yes } else { no };
                 self.gprs[dst.index()] = self.gprs[chosen.index()];
             }
+            Inst::Inside { dst, src, extent, mem, least, greatest } => {
+                let value = self.gprs[src.index()];
+                if !(0..extent).contains(&value) {
+                    let place = base(if value < 0 { least } else { greatest } as usize);
+                    let known = self.element(place, mem)? as i64;
+                    let value = if value < 0 { value.min(known) } else { value.max(known) };
+                    self.bytes(place, mem.bytes())?.copy_from_slice(&value.to_le_bytes()[..mem.bytes()]);
+                }
+                self.gprs[dst.index()] = value.clamp(0, extent - 1);
+            }
             Inst::LoadInt { dst, addr, mem } => {
                 let address = self.address(&addr);
                 self.gprs[dst.index()] = self.element(address, mem)? as i64;

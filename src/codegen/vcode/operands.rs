@@ -100,6 +100,11 @@ macro_rules! insts {
             Choose Scalar "{} = choose {} {} {}, {}, {}, {}" {
                 dst: Gpr (Def), op: CompareOp, lane: Lane, a: Gpr (Use), b: Operand (Use), yes: Gpr (Use), no: Gpr (Use)
             }
+            /// `dst = src`, brought into 0..extent. A value below is kept in the first element of argument `least` if it is less than what is there, one above
+            /// in that of `greatest` if it is greater; these are of type `mem`.
+            Inside Scalar "{} = inside {} below {} else {} {} {}" {
+                dst: Gpr (Def), src: Gpr (Use), extent: i64, mem: DType, least: u32, greatest: u32
+            }
             /// A sign- or zero-extended integer of type `mem` (i64, i32, i8, u8, bool).
             LoadInt Scalar "{} = load {} {}" { dst: Gpr (Def), mem: DType, addr: Addr (Use) }
             /// The low bytes of `src` to an element of type `mem`.

@@ -278,6 +278,29 @@ impl Scalars for Emitter<'_> {
         dynasm!(self.asm ; .arch x64 ; jnz =>head);
     }
 
+    fn jump_outside(&mut self, a: u8, extent: i64, to: DynamicLabel) {
+        self.compare_gpr(a, Operand::Imm(extent));
+        dynasm!(self.asm ; .arch x64 ; jae =>to);
+    }
+
+    fn jump(&mut self, to: DynamicLabel) {
+        dynasm!(self.asm ; .arch x64 ; jmp =>to);
+    }
+
+    /// They wait below the stack, which nothing else uses in a function that calls none.
+    fn borrow(&mut self, taken: [u8; 3]) -> [u8; 2] {
+        const FREE: [u8; 5] = [0, 1, 2, 3, 6];
+        let mut free = FREE.into_iter().filter(|r| !taken.contains(r));
+        let registers = std::array::from_fn(|_| free.next().unwrap_or_default());
+        let [a, b] = registers;
+        dynasm!(self.asm ; .arch x64 ; mov [rsp - 8], Rq(a) ; mov [rsp - 16], Rq(b));
+        registers
+    }
+
+    fn give_back(&mut self, [a, b]: [u8; 2]) {
+        dynasm!(self.asm ; .arch x64 ; mov Rq(a), [rsp - 8] ; mov Rq(b), [rsp - 16]);
+    }
+
     fn jump_unless(&mut self, op: CompareOp, a: u8, b: Operand, end: DynamicLabel) {
         self.compare_gpr(a, b);
         match op {

@@ -115,7 +115,8 @@ pub fn word_latency(inst: &Inst, target: &Target) -> f64 {
         Inst::Int { op: GprOp::Mul, .. } | Inst::Word { op: GprOp::Mul, .. } => machine.word_product_latency,
         Inst::Int { op: GprOp::DivFloor, .. } => quotient_latency(target),
         Inst::Choose { .. } => 2.0 * machine.word_latency,
-        Inst::Imm { .. } | Inst::Copy { .. } => 0.0,
+        // a comparison with a branch that is predicted
+        Inst::Imm { .. } | Inst::Copy { .. } | Inst::Inside { .. } => 0.0,
         _ => machine.word_latency,
     }
 }

@@ -390,8 +390,8 @@ fn dependences(insts: &[Inst], roots: &[Option<Root>]) -> (Vec<BTreeSet<usize>>,
 /// The memory that an instruction reads or writes.
 struct MemoryAccess {
     writes: bool,
-    /// The root of the address, where it is known.
-    root: Option<Root>,
+    /// The root of the address, where it is known; of a subscript that is compared with its extent, those of its extremes.
+    roots: [Option<Root>; 2],
     /// The registers of the address, without displacement, with the instructions that wrote them last, and the bytes behind it;
     /// `None` where these are not known.
     bytes: Option<(Addr, [Option<usize>; 2], Range<i64>)>,
@@ -400,6 +400,10 @@ struct MemoryAccess {
 impl MemoryAccess {
     /// The access of an instruction, where it has one; `writer` tells which instruction of the block wrote a register last.
     fn of(inst: &Inst, roots: &[Option<Root>], writer: impl Fn(u32) -> Option<usize>) -> Option<MemoryAccess> {
+        if let Inst::Inside { least, greatest, .. } = *inst {
+            let roots = [least, greatest].map(|slot| Some(Root::Argument(slot)));
+            return Some(MemoryAccess { writes: true, roots, bytes: None });
+        }
         let writes = inst.writes_memory();
         let lanes = inst.lanes();
         let integer = match *inst {
@@ -422,7 +426,7 @@ impl MemoryAccess {
             (addr, start..start + mem.bytes() as i64)
         }));
         let bytes = bytes.map(|(addr, range)| (Addr { disp: 0, ..addr }, written(addr), range));
-        Some(MemoryAccess { writes, root, bytes })
+        Some(MemoryAccess { writes, roots: [root; 2], bytes })
     }
 
     /// Returns true if two accesses may not be exchanged.
@@ -431,7 +435,9 @@ impl MemoryAccess {
             (Some((a, v, x)), Some((b, w, y))) => (a, v) == (b, w) && (x.end <= y.start || y.end <= x.start),
             _ => false,
         };
-        let elsewhere = self.root.zip(later.root).is_some_and(|(a, b)| a != b);
+        let differ = |(a, b): (&Option<Root>, &Option<Root>)| a.zip(*b).is_some_and(|(a, b)| a != b);
+        let mut pairs = self.roots.iter().flat_map(|a| later.roots.iter().map(move |b| (a, b)));
+        let elsewhere = pairs.all(differ);
         (self.writes || later.writes) && !apart && !elsewhere
     }
 }

@@ -83,6 +83,18 @@ fn accesses_that_may_overlap_keep_their_order() {
     assert!(!after("[r0]", "[r1]") && !after("[r0 + 1*r2]", "[r1]"));
 }
 
+/// A subscript that lies outside is recorded in memory behind what is stored there before.
+#[test]
+fn records_stay_behind_stores_to_their_extremes() {
+    let behind = |slots: &str| {
+        let lines = scheduled(&format!(
+            "v0 = load f32x4 f32 [r0 + 64]\n v1 = sqrt f32x4 v0\n store f32x4 f32 v1, [r1]\n r3 = inside r2 below 8 else i32 {slots}"
+        ));
+        place(&lines, "inside") > place(&lines, "store")
+    };
+    assert!(behind("1 2") && behind("2 1") && !behind("2 3"));
+}
+
 /// A pointer keeps its root through sums and copies; what is read from memory, or points into one or the other, has none.
 #[test]
 fn pointers_have_the_root_that_all_their_definitions_have() {

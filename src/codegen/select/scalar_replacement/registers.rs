@@ -64,6 +64,7 @@ pub fn instructions(nodes: &[Node], f: &mut impl FnMut(&Inst)) {
             Node::Loop(Loop { body, .. }) | Node::If { body, .. } => instructions(body, f),
             Node::Let { .. }
             | Node::Wrap { .. }
+            | Node::Inside { .. }
             | Node::Integer { .. }
             | Node::Choose { .. }
             | Node::LoadInt { .. } => {}

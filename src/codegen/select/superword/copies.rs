@@ -358,6 +358,10 @@ impl<'a> Copies<'a> {
             }
             Node::Inst(inst) => before(&stores, at).iter().all(|s| !may_read(inst, s, self.pointers)),
             Node::LoadInt { addr, .. } => before(&stores, at).iter().all(|s| !shares_root(*addr, s, self.pointers)),
+            inside @ Node::Inside { .. } => {
+                let moved = [before(&stores, at), before(&self.loads, at)].concat();
+                moved.iter().all(|s| !inside.records_in(self.pointers[s.addr.base.0 as usize].root))
+            }
             Node::Loop(_) | Node::If { .. } => false,
             Node::Splat { .. }
             | Node::Let { .. }

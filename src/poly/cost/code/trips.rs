@@ -157,7 +157,9 @@ impl Walk<'_> {
     fn step(&mut self, inst: &Inst) {
         let (dst, value): (_, Values) = match *inst {
             Inst::Imm { dst, value } | Inst::Expect { count: dst, iterations: value } => (dst, [value; 2 * SAMPLES]),
-            Inst::Copy { dst, src } | Inst::Extend { dst, src, .. } => (dst, self.registers[src.index()]),
+            Inst::Copy { dst, src } | Inst::Extend { dst, src, .. } | Inst::Inside { dst, src, .. } => {
+                (dst, self.registers[src.index()])
+            }
             Inst::Int { dst, op, a, b } | Inst::Word { dst, op, a, b } => {
                 let (a, b) = (self.registers[a.index()], self.operand(b));
                 // 0 where it is not defined
