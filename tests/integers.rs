@@ -84,7 +84,12 @@ fn operations_of_two_integers() {
             let f = move |a, b| if compare(op, a, b).unwrap().is_true() { a } else { b };
             rows.push((text, Box::new(f)));
         }
-        for (text, op) in [("-X(i)", UnaryOp::Neg), ("abs(X(i))", UnaryOp::Abs), ("bit_not(X(i))", UnaryOp::Not)] {
+        for (text, op) in [
+            ("-X(i)", UnaryOp::Neg),
+            ("abs(X(i))", UnaryOp::Abs),
+            ("bit_not(X(i))", UnaryOp::Not),
+            ("popcount(X(i))", UnaryOp::CountOnes),
+        ] {
             rows.push((text.into(), Box::new(move |a, _| unary(op, a).unwrap())));
         }
         for (text, wanted) in rows {

@@ -337,7 +337,7 @@ impl Target {
     pub fn host() -> Option<Target> {
         let target = Target::all().into_iter().find(Target::runs_on_host)?;
         let more: &[&str] = match target.isa {
-            Isa::Avx512 => &["avx512bf16", "avx512fp16", "avx512vbmi"],
+            Isa::Avx512 => &["avx512bf16", "avx512fp16", "avx512vbmi", "avx512vpopcntdq"],
             Isa::Avx2 => &["avxvnni"],
             Isa::Neon => &["dotprod", "i8mm", "bf16", "fp16"],
         };

@@ -184,6 +184,8 @@ pub enum VUnary {
     InverseRootApproximate,
     /// Every bit inverted.
     Not,
+    /// The number of bits that are one; integers of 32 and 64 bits with `avx512vpopcntdq`, all with NEON.
+    CountOnes,
     /// In words: the f32 that the f16 in the low half is. Subnormal halves are numbers; another not-a-number may result.
     WidenHalf,
     /// In words: the bits of the f16 nearest to an f32, ties to even, zero above; any not-a-number for one.

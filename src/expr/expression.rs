@@ -57,6 +57,8 @@ pub enum UnaryOp {
     Round,
     /// Boolean negation; of integers every bit inverted.
     Not,
+    /// The number of bits of an integer that are one.
+    CountOnes,
     /// The sine.
     Sin,
     /// The cosine.

@@ -132,6 +132,7 @@ impl Names<'_> {
                 let (a, b) = (self.range(a)?, self.range(b)?);
                 Some((a.0.min(b.0), a.1.max(b.1)))
             }
+            Expr::Unary(UnaryOp::CountOnes, a) => Some((0, 8 * self.dtype(a).bytes() as i64)),
             Expr::Unary(op, a) => {
                 let (low, high) = self.range(a)?;
                 match op {
@@ -153,6 +154,7 @@ impl Names<'_> {
     fn range_of_unsigned(&self, e: &Expr) -> Option<Interval> {
         let most = match e {
             Expr::Const(s) => return i64::try_from(s.bits).ok().map(|v| (v, v)),
+            Expr::Unary(UnaryOp::CountOnes, _) => 64,
             Expr::Binary(BinaryOp::Max, a, b) => {
                 let (a, b) = (self.range(a)?, self.range(b)?);
                 return Some((a.0.max(b.0), a.1.max(b.1)));

@@ -69,6 +69,7 @@ impl UnaryOp {
             UnaryOp::Sinh | UnaryOp::Cosh => cost(30, 24.0),
             UnaryOp::Asinh | UnaryOp::Acosh | UnaryOp::Atanh => cost(50, 50.0),
             UnaryOp::Sqrt => cost(4, 8.0),
+            UnaryOp::CountOnes => cost(10, 6.0),
             UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Not => {
                 cost(1, 1.0)
             }
@@ -456,7 +457,7 @@ macro_rules! names {
 }
 names!(UnaryOp {
     Neg = "neg", Abs = "abs", Sqrt = "sqrt", Exp = "exp", Log = "log", Tanh = "tanh", Erf = "erf", Floor = "floor",
-    Ceil = "ceil", Round = "round", Not = "not", Sin = "sin", Cos = "cos", Tan = "tan", Asin = "asin", Acos = "acos",
+    Ceil = "ceil", Round = "round", Not = "not", CountOnes = "popcount", Sin = "sin", Cos = "cos", Tan = "tan", Asin = "asin", Acos = "acos",
     Atan = "atan", Sinh = "sinh", Cosh = "cosh", Asinh = "asinh", Acosh = "acosh", Atanh = "atanh",
 });
 names!(BinaryOp {

@@ -149,7 +149,7 @@ pub enum Function {
 }
 
 /// Name, function.
-pub const FUNCTIONS: [(&str, Function); 30] = [
+pub const FUNCTIONS: [(&str, Function); 31] = [
     ("exp", Function::Unary(UnaryOp::Exp)),
     ("log", Function::Unary(UnaryOp::Log)),
     ("sqrt", Function::Unary(UnaryOp::Sqrt)),
@@ -174,6 +174,7 @@ pub const FUNCTIONS: [(&str, Function); 30] = [
     ("max", Function::Binary(BinaryOp::Max)),
     ("pow", Function::Binary(BinaryOp::Pow)),
     ("bit_not", Function::Unary(UnaryOp::Not)),
+    ("popcount", Function::Unary(UnaryOp::CountOnes)),
     ("bit_and", Function::Binary(BinaryOp::And)),
     ("bit_or", Function::Binary(BinaryOp::Or)),
     ("bit_xor", Function::Binary(BinaryOp::Xor)),

@@ -144,6 +144,7 @@ fn retyped(x: &TensorType, dtype: DType) -> Checked<TensorType> {
 fn has_unary(op: UnaryOp, dtype: DType) -> bool {
     match op {
         UnaryOp::Not => dtype == DType::Bool || dtype.is_integer(),
+        UnaryOp::CountOnes => dtype.is_integer(),
         UnaryOp::Neg | UnaryOp::Abs => is_number(dtype),
         _ => dtype.is_float(),
     }

@@ -310,7 +310,11 @@ fn scan_samples() -> [&'static str; 2] {
 }
 
 fn unary_samples() -> impl Iterator<Item = String> {
-    let operand = |op| if op == UnaryOp::Not { "bool" } else { "f32" };
+    let operand = |op| match op {
+        UnaryOp::Not => "bool",
+        UnaryOp::CountOnes => "i32",
+        _ => "f32",
+    };
     UnaryOp::ALL.iter().map(move |&op| format!("{}({}[2,3])", op.name(), operand(op)))
 }
 

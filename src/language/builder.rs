@@ -183,7 +183,7 @@ functions!(
     acos Acos: "The inverse of the cosine.", atan Atan: "The inverse of the tangent.", sinh Sinh: "The hyperbolic sine.",
     cosh Cosh: "The hyperbolic cosine.", asinh Asinh: "The inverse of the hyperbolic sine.",
     acosh Acosh: "The inverse of the hyperbolic cosine.", atanh Atanh: "The inverse of the hyperbolic tangent.",
-    bit_not Not: "Every bit of an integer inverted.", tanh Tanh: "The hyperbolic tangent.", erf Erf: "The error function.", abs Abs: "The absolute value.",
+    bit_not Not: "Every bit of an integer inverted.", popcount CountOnes: "The number of bits of an integer that are one.", tanh Tanh: "The hyperbolic tangent.", erf Erf: "The error function.", abs Abs: "The absolute value.",
     floor Floor: "The next integer below.", ceil Ceil: "The next integer above.",
     round Round: "The nearest integer, ties to even."
 );

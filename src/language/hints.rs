@@ -38,7 +38,7 @@ const WORDS: [(&str, &str); 10] = [
 ];
 
 /// Functions of C, NumPy or Python.
-const FUNCTIONS: [(&str, &str); 10] = [
+const FUNCTIONS: [(&str, &str); 13] = [
     ("range", "write `0..n`"),
     ("mod", "write `a % b`"),
     ("fmod", "write `a % b`, which has the sign of b"),
@@ -48,6 +48,9 @@ const FUNCTIONS: [(&str, &str); 10] = [
     ("fmin", "write `min(a, b)`"),
     ("fmax", "write `max(a, b)`"),
     ("rsqrt", "write `1.0 / sqrt(x)`"),
+    ("popcnt", "write `popcount(x)`"),
+    ("bit_count", "write `popcount(x)`"),
+    ("__builtin_popcount", "write `popcount(x)`"),
     ("sum", "write `+=` in a loop, `+=!` in a `def`"),
 ];
 

@@ -263,7 +263,7 @@ impl Scope<'_> {
             Kind::Call(Function::Unary(op), o) => {
                 let exists = match op {
                     UnaryOp::Abs => want != DType::Bool,
-                    UnaryOp::Not => want.is_integer(),
+                    UnaryOp::Not | UnaryOp::CountOnes => want.is_integer(),
                     _ => want.is_float(),
                 };
                 if !exists {

@@ -111,6 +111,18 @@ impl Vectors for Emitter<'_> {
             (VUnary::Abs, Lane::I16) => a64!(self ; abs V(d).h8, V(a).h8),
             (VUnary::Abs, Lane::I8) => a64!(self ; abs V(d).b16, V(a).b16),
             (VUnary::Abs, Lane::U16 | Lane::U8) => self.copy(d, a, ty),
+            (VUnary::CountOnes, lane) if !lane.is_float() => {
+                a64!(self ; cnt V(d).b16, V(a).b16);
+                if lane.bytes() >= 2 {
+                    a64!(self ; uaddlp V(d).h8, V(d).b16);
+                }
+                if lane.bytes() >= 4 {
+                    a64!(self ; uaddlp V(d).s4, V(d).h8);
+                }
+                if lane.bytes() == 8 {
+                    a64!(self ; uaddlp V(d).d2, V(d).s4);
+                }
+            }
             (VUnary::Neg, Lane::F32) => a64!(self ; fneg V(d).s4, V(a).s4),
             (VUnary::Neg, Lane::F64) => a64!(self ; fneg V(d).d2, V(a).d2),
             (VUnary::Neg, lane) => self.negate_lanes(d, a, lane.bytes()),

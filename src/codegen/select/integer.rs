@@ -1,4 +1,4 @@
-//! Integer operations that no instruction does: shifts by a value, and u64 in lanes of i64.
+//! Integer operations that no instruction does on some targets: shifts by a value, the number of ones, and u64 in lanes of i64.
 //!
 //! Comparisons of u64 flip the sign bit of both operands. A quotient of u64 is four times the signed quotient of the
 //! dividend without its last two bits, and what the remainder still holds; a divisor of 2^63 or more is found 0 or 1 times.
@@ -6,10 +6,11 @@
 
 use crate::codegen::select::state::{Selected, Selector, Val};
 use crate::codegen::target::Isa;
-use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary};
+use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, VUnary};
 use crate::expr::scalar::Value;
 use crate::expr::{BinaryOp, CompareOp, Expr};
 use crate::runtime::DType;
+use crate::runtime::platform::Features;
 
 const TWO_TO_63: f64 = 9223372036854775808.0;
 
@@ -70,6 +71,45 @@ impl Selector<'_> {
     /// `a` shifted by fewer bits than its type has.
     pub fn shifted_by(&mut self, left: bool, a: Val, amount: u8) -> Val {
         self.shift(shift_op(left, is_signed(a.dtype)), a, amount)
+    }
+
+    /// The number of ones in each lane: by an instruction, or as sums of neighbouring bits, of pairs, of fours and so on. Source: H. S. Warren,
+    /// *Hacker's Delight*, section 5-1.
+    pub fn count_ones(&mut self, a: Val) -> Selected<Val> {
+        // a sign counts in all of its bits, and in no others
+        let a = if a.dtype.bytes() == 8 { self.with_lane(a, Lane::I64)? } else { a };
+        let (bits, lane_bits) = (8 * a.dtype.bytes() as u8, 8 * a.lane.bytes() as u8);
+        let a = if bits < lane_bits && is_signed(a.dtype) { self.with_mask(a, (1 << bits) - 1) } else { a };
+        let by_instruction = match self.target.isa {
+            Isa::Avx512 => a.lane.bytes() >= 4 && self.target.features.contains(Features::AVX512VPOPCNTDQ),
+            Isa::Avx2 => false,
+            Isa::Neon => true,
+        };
+        if by_instruction {
+            return Ok(self.vector_unary(VUnary::CountOnes, a));
+        }
+        let halves = self.shift(ShiftOp::RightLogical, a, 1);
+        let halves = self.with_mask(halves, 0x5555_5555_5555_5555);
+        let mut sums = self.vector_binary(VBinary::Sub, a, halves);
+        let upper = self.shift(ShiftOp::RightLogical, sums, 2);
+        let [lower, upper] = [sums, upper].map(|part| self.with_mask(part, 0x3333_3333_3333_3333));
+        sums = self.vector_binary(VBinary::Add, lower, upper);
+        let mut width = 4;
+        while width < lane_bits {
+            let upper = self.shift(ShiftOp::RightLogical, sums, width);
+            sums = self.vector_binary(VBinary::Add, sums, upper);
+            if width == 4 {
+                sums = self.with_mask(sums, 0x0f0f_0f0f_0f0f_0f0f);
+            }
+            width *= 2;
+        }
+        Ok(if lane_bits > 8 { self.with_mask(sums, 2 * u64::from(lane_bits) - 1) } else { sums })
+    }
+
+    /// The bits of each lane that `mask` has.
+    fn with_mask(&mut self, a: Val, mask: u64) -> Val {
+        let mask = Val { reg: self.bits(a.lane, mask), uniform: true, ..a };
+        self.vector_binary(VBinary::And, a, mask)
     }
 
     /// u64 in the order of i64.

@@ -514,6 +514,7 @@ impl Selector<'_> {
         let float = is_float(a.lane);
         let v = match op {
             UnaryOp::Not => self.vector_unary(VUnary::Not, a),
+            UnaryOp::CountOnes if a.dtype.is_integer() => self.count_ones(a)?,
             _ if a.dtype == DType::Bool => return self.undefined(op.name(), a.dtype),
             UnaryOp::Neg if float => self.vector_unary(VUnary::Neg, a),
             UnaryOp::Abs if float => self.vector_unary(VUnary::Abs, a),

@@ -158,7 +158,9 @@ impl Rewriter<'_> {
                 narrow.then_some(())?;
                 Some(Expr::cast(DType::I32, self.same(a)?))
             }
-            Expr::Unary(op @ (UnaryOp::Neg | UnaryOp::Not), a) => Some(Expr::unary(*op, self.low(a)?)),
+            Expr::Unary(op @ (UnaryOp::Neg | UnaryOp::Not | UnaryOp::CountOnes), a) => {
+                Some(Expr::unary(*op, self.low(a)?))
+            }
             Expr::Select(c, a, b) => Some(Expr::select(self.same(c)?, self.low(a)?, self.low(b)?)),
             Expr::Binary(op, a, b) if takes_low_bits(*op) => Some(Expr::binary(*op, self.low(a)?, self.low(b)?)),
             Expr::Binary(op @ (BinaryOp::Min | BinaryOp::Max), a, b) => {

@@ -136,6 +136,11 @@ fn roundings_to_bf16() {
 }
 
 #[test]
+fn counts_of_ones() {
+    run(&Target::avx512().with_feature("avx512vpopcntdq").unwrap(), &shifts::counts_of_ones(64, 4));
+}
+
+#[test]
 fn lookups_in_tables() {
     run(&Target::avx512().with_feature("avx512vbmi").unwrap(), &tables::lookups());
     run(&Target::avx2(), &tables::shuffles(32));

@@ -1,6 +1,6 @@
 //! Runs cases on an emulated AArch64 processor.
 
-use super::{arguments, cases, emulator, interleaved, program::Case, random, registers, tables};
+use super::{arguments, cases, emulator, interleaved, program::Case, random, registers, shifts, tables};
 use crate::codegen::regalloc::allocation::Allocation;
 use crate::codegen::regalloc::checker;
 use crate::codegen::{Isa, Target, assemble, regalloc};
@@ -38,6 +38,11 @@ fn run_allocated(test: &str, cases: &[(&Case, Allocation)]) {
 #[test]
 fn every_instruction_on_neon() {
     run("every instruction on neon", &cases::all(16));
+}
+
+#[test]
+fn counts_of_ones_on_neon() {
+    run("counts of ones on neon", &shifts::counts_of_ones(16, 1));
     run("interleaved stores on neon", &interleaved::stores(16));
     run("shuffles on neon", &tables::shuffles(16));
 }

@@ -1,10 +1,10 @@
-//! Shifts of each lane by a lane of its own, by fewer bits than it has, by all, and by more.
+//! Shifts of each lane by a lane of its own, by fewer bits than it has, by all, and by more; numbers of ones.
 
 use super::cases::{compute, types};
 use super::program::Case;
 use crate::codegen::Target;
 use crate::codegen::target::Isa;
-use crate::codegen::vcode::{Inst, Lane, VBinary, VType};
+use crate::codegen::vcode::{Inst, Lane, VBinary, VType, VUnary};
 
 /// Cases for x86-64.
 pub fn cases(target: &Target) -> Vec<Case> {
@@ -26,4 +26,16 @@ pub fn cases(target: &Target) -> Vec<Case> {
         }
     }
     out
+}
+
+/// Numbers of ones by an instruction.
+pub fn counts_of_ones(bytes: usize, least: usize) -> Vec<Case> {
+    let count = |ty: VType| {
+        compute(format!("ones of {ty:?}"), &[ty], false, ty, |b, r| {
+            let dst = b.vreg();
+            b.push(Inst::VUnary { op: VUnary::CountOnes, dst, ty, a: r[0] });
+            dst
+        })
+    };
+    types(bytes).into_iter().filter(|ty| !ty.lane.is_float() && ty.lane.bytes() >= least).map(count).collect()
 }

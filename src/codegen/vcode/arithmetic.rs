@@ -85,6 +85,7 @@ pub fn unary(op: VUnary, lane: Lane, a: u64) -> Option<u64> {
     let float = lane.is_float();
     let (op, a) = match op {
         VUnary::Not => return Some(!a),
+        VUnary::CountOnes => return (!float).then(|| u64::from((a & lane.all_ones()).count_ones())),
         VUnary::WidenHalf | VUnary::NarrowHalf | VUnary::RoundHalf | VUnary::NarrowBf16 => {
             return (lane.bytes() == 4).then(|| match op {
                 VUnary::WidenHalf => u64::from(f16_to_f32(a as u16).to_bits()),

@@ -240,7 +240,7 @@ names! {
     Lane { F32 = "f32", F64 = "f64", I32 = "i32", I64 = "i64", I16 = "i16", U16 = "u16", I8 = "i8", U8 = "u8" }
     GprOp { Add = "add", Sub = "sub", Mul = "mul", Min = "min", Max = "max", DivFloor = "divfloor", And = "and", Or = "or", Xor = "xor", ShiftLeft = "shl", ShiftRight = "shr" }
     VUnary {
-        Abs = "abs", Neg = "neg", Sqrt = "sqrt", Root = "root", Floor = "floor", Ceil = "ceil", Round = "round", Not = "not",
+        Abs = "abs", Neg = "neg", Sqrt = "sqrt", Root = "root", Floor = "floor", Ceil = "ceil", Round = "round", Not = "not", CountOnes = "popcount",
         WidenHalf = "widenhalf", NarrowHalf = "narrowhalf", RoundHalf = "roundhalf",
         NarrowBf16 = "narrowbf16", Inverse = "inverse", InverseApproximate = "inverseapproximate",
         RootApproximate = "rootapproximate", InverseRootApproximate = "inverserootapproximate"

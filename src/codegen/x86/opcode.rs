@@ -242,6 +242,8 @@ ops! {
     ABS_W             "vpabsw"         Both M38 P66 0x1d 0 0 FULL
     ABS_D             "vpabsd"         Both M38 P66 0x1e 0 0 FULL
     ABS_Q             "vpabsq"         Evex M38 P66 0x1f 0 1 FULL
+    COUNT_ONES_D      "vpopcntd"       Evex M38 P66 0x55 0 0 FULL
+    COUNT_ONES_Q      "vpopcntq"       Evex M38 P66 0x55 0 1 FULL
     AND               "vpand"          Both M0F P66 0xdb 0 0 FULL
     AND_NOT           "vpandn"         Both M0F P66 0xdf 0 0 FULL
     OR                "vpor"           Both M0F P66 0xeb 0 0 FULL

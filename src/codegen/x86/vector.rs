@@ -167,6 +167,9 @@ impl Vectors for Emitter<'_> {
                 };
                 self.op3(op, w, d, zero, a);
             }
+            VUnary::CountOnes if !float && lane >= 4 && self.arch.evex => {
+                self.op2(if lane == 4 { opcode::COUNT_ONES_D } else { opcode::COUNT_ONES_Q }, w, d, a);
+            }
             VUnary::Sqrt if float => {
                 self.op2(if lane == 4 { opcode::SQRT_PS } else { opcode::SQRT_PD }, w, d, a);
             }

@@ -39,7 +39,7 @@ macro_rules! float_number {
                     UnaryOp::Acosh => (a as f64).acosh() as $t,
                     // the library's function cancels near -1
                     UnaryOp::Atanh => (a as f64).abs().atanh().copysign(a as f64) as $t,
-                    UnaryOp::Not => return None,
+                    UnaryOp::Not | UnaryOp::CountOnes => return None,
                 })
             }
             #[inline(always)]
@@ -86,6 +86,7 @@ macro_rules! integer_number {
                     UnaryOp::Abs => $abs(a),
                     UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round => a,
                     UnaryOp::Not => !a,
+                    UnaryOp::CountOnes => a.count_ones() as $t,
                     _ => return None,
                 })
             }

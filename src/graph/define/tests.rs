@@ -60,7 +60,12 @@ pub(crate) fn cases() -> Vec<(Op, Vec<TensorType>)> {
         vec![f(&[7])],
     ));
     for &op in UnaryOp::ALL {
-        out.push((Op::Unary(op), vec![t(if op == UnaryOp::Not { DType::Bool } else { DType::F32 }, &[2, 3])]));
+        let dtype = match op {
+            UnaryOp::Not => DType::Bool,
+            UnaryOp::CountOnes => DType::I32,
+            _ => DType::F32,
+        };
+        out.push((Op::Unary(op), vec![t(dtype, &[2, 3])]));
     }
     for &op in BinaryOp::ALL {
         let dtype = match op {

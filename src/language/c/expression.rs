@@ -150,6 +150,11 @@ impl Names<'_> {
                 let a = word(a)?;
                 cut((format!("{a} < 0 ? -{a} : {a}"), Tightness::Other))
             }
+            Expr::Unary(UnaryOp::CountOnes, a) => {
+                let name = if dtype.bytes() == 8 { "__builtin_popcountll" } else { "__builtin_popcount" };
+                let (ty, bits) = (type_of(dtype)?, type_of(unsigned(dtype))?);
+                (format!("({ty}){name}(({bits}){})", word(a)?), Tightness::Sign)
+            }
             Expr::Unary(op, a) => (function(unary_name(*op), dtype, &[self.expression(a)?]), Tightness::Word),
             Expr::Binary(op, a, b) => cut(self.binary(*op, dtype, a, b)?),
             Expr::Compare(op, a, b) => (format!("{} {} {}", word(a)?, comparison(*op), word(b)?), Tightness::Other),

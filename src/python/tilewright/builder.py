@@ -32,7 +32,7 @@ from .errors import InvalidError
 __all__ = [
     "Array", "Definition", "Expr", "Loops", "abs", "acos", "acosh", "asin", "asinh", "at_least", "at_most", "atan", "atanh",
     "bit_and", "bit_not", "bit_or", "bit_xor", "both", "cast", "ceil", "cos", "cosh", "define", "either", "equal", "erf", "exp",
-    "floor", "greater", "less", "log", "loops", "max", "min", "name", "names", "pow", "round", "select", "shl", "shr", "sin",
+    "floor", "greater", "less", "log", "loops", "max", "min", "name", "names", "popcount", "pow", "round", "select", "shl", "shr", "sin",
     "sinh", "sqrt", "tan", "tanh", "unequal", "within",
 ]  # fmt: skip
 
@@ -507,6 +507,11 @@ def ceil(a: Any) -> Expr:
 def round(a: Any) -> Expr:
     """The nearest integer, ties to even."""
     return call("round", a)
+
+
+def popcount(a: Any) -> Expr:
+    """The number of bits of an integer that are one."""
+    return call("popcount", a)
 
 
 def bit_not(a: Any) -> Expr:
