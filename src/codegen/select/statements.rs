@@ -16,8 +16,8 @@ use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::backward::is_backward;
 use crate::codegen::select::hoist::hoist_invariants;
 use crate::codegen::select::scalar_replacement::reuse::carried_registers;
-use crate::codegen::select::state::Frame;
 use crate::codegen::select::state::{Chunk, LANE, LocalMode, Selected, Selector, Stop, lane_range};
+use crate::codegen::select::state::{Frame, Reduction};
 use crate::codegen::select::tree::{Loop, Node, Pointer, Root, Tree};
 use crate::codegen::select::value::lane_of;
 use crate::codegen::vcode::{Gpr, Lane, Vreg};
@@ -279,12 +279,26 @@ impl<'a> Selector<'a> {
             self.statements(body)?;
             start += full;
         }
-        self.facts.set_range(LANE, (0, 0));
         self.chunk = Chunk { lanes: full as u8, first: 0, count: full as u8, widest };
-        for r in std::mem::replace(&mut self.reductions, outer) {
+        self.finish_reductions(full as u8, outer)?;
+        self.facts.set_range(LANE, (0, 0));
+        self.chunk = saved;
+        Ok(())
+    }
+
+    /// Finishes the reductions over lanes since those of `outer` were put aside.
+    fn finish_reductions(&mut self, lanes: u8, outer: Vec<Reduction>) -> Selected<()> {
+        let reductions = std::mem::replace(&mut self.reductions, outer);
+        if reductions.is_empty() {
+            return Ok(());
+        }
+        let (chunk, facts) = (self.chunk, self.facts.clone());
+        self.chunk = Chunk { lanes, first: 0, count: lanes, ..chunk };
+        self.facts.set_range(LANE, (0, 0));
+        for r in reductions {
             self.finish_reduction(r)?;
         }
-        self.chunk = saved;
+        (self.chunk, self.facts) = (chunk, facts);
         Ok(())
     }
 
@@ -324,7 +338,10 @@ impl<'a> Selector<'a> {
             let outer = std::mem::take(&mut self.out);
             let (values, slots) = (self.known_values(), self.slots.clone());
             self.frames.push(Frame::default());
+            let outer_reductions = std::mem::take(&mut self.reductions);
             body(self)?;
+            // where the condition fails, its sums over lanes have no values
+            self.finish_reductions(chunk.lanes, outer_reductions)?;
             self.settle_all();
             let frame = self.frames.pop().expect("pushed above");
             if let Some(outside) = self.frames.last_mut() {

@@ -324,6 +324,13 @@ fn totals_of_whole_registers_take_what_is_not_a_number_by_a_mask() {
 }
 
 #[test]
+fn a_reduction_over_lanes_under_a_condition_is_added_where_it_holds() {
+    let nest = "kernel p { B: f32[3] argument 0 written; W: f32[12] argument 1; Y: f32[9] argument 2 written;
+        parallel once in 0..1 { for k in 0..3 { vector i in 0..9 { Y[i] = W[i]; if -k + 1 >= 0 { B[k] add = W[i + k]; } } } } }";
+    check(&parse::nest(nest).unwrap(), 1);
+}
+
+#[test]
 fn reductions_over_lanes() {
     check_text(
         "kernel softmax {
