@@ -35,6 +35,7 @@ pub mod integer;
 pub mod interleave;
 mod invariant_integers;
 pub mod known_range;
+mod lane_segments;
 mod lane_sums;
 pub mod list_scheduling;
 pub mod literal;

@@ -147,6 +147,13 @@ impl Facts {
         self.ranges.iter().any(|r| r.0 > r.1) || self.conditions.iter().any(|c| self.box_bounds(c).1 < 0)
     }
 
+    /// Returns true if `condition ≥ 0` never holds here, by itself or with one other fact, whatever units they are in.
+    pub fn contradicts(&self, condition: &Affine) -> bool {
+        let never = |form: &Affine| self.bounds(form).1.min(self.scaled_bounds(form).1) < 0;
+        let shares = |c: &&Affine| c.terms.iter().any(|t| condition.uses(t.0));
+        never(condition) || self.conditions.iter().filter(shares).any(|c| never(&condition.add_scaled(c, 1)))
+    }
+
     /// As [`Facts::is_empty`], where two facts together say it as well.
     pub fn is_contradictory(&self) -> bool {
         self.is_empty() || self.conditions.iter().any(|c| self.bounds(c).1.min(self.scaled_bounds(c).1) < 0)
@@ -179,6 +186,21 @@ mod tests {
             (facts.is_empty(), facts.is_contradictory())
         };
         assert_eq!([of(-1), of(2), of(3)], [(false, true), (false, true), (false, false)]);
+    }
+
+    #[test]
+    fn three_facts_may_contradict_each_other() {
+        let [x, y, z] = [0, 1, 2].map(Var);
+        let of = |last: i64| {
+            let mut facts = Facts::new(3);
+            [x, y, z].into_iter().for_each(|v| facts.set_range(v, (0, 99)));
+            facts.assume(Affine::var(x).plus(y, -1));
+            facts.assume(Affine::constant(0).plus(y, 4).plus(z, -1));
+            // 4x ≥ 4y ≥ z, and z ≥ 4x - last
+            let condition = Affine::constant(last).plus(z, 1).plus(x, -4);
+            (facts.decide(&condition), facts.contradicts(&condition))
+        };
+        assert_eq!([of(-1), of(0)], [(None, true), (None, false)]);
     }
 
     #[test]

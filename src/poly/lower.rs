@@ -256,8 +256,38 @@ impl<'a> Lowering<'a> {
         match &body[..] {
             [] => Ok(body),
             [Stmt::Loop { kind, .. }] if kind.is_parallel() => Ok(body),
-            _ => Ok(vec![self.once(body)]),
+            _ => Ok(self.phases_of(body)),
         }
+    }
+
+    /// Phases of statements of which parallel loops are not the only ones, as around a loop of one iteration: each parallel loop is one, and so is what stands
+    /// between two of them. Where values would pass from phase to phase in registers, all are one phase without parallel loops.
+    fn phases_of(&mut self, body: Vec<Stmt>) -> Vec<Stmt> {
+        let is_parallel = |s: &Stmt| matches!(s, Stmt::Loop { kind, .. } if kind.is_parallel());
+        let mut groups: Vec<Vec<Stmt>> = vec![];
+        for s in body {
+            match groups.last_mut() {
+                Some(last) if !is_parallel(&s) && !last.iter().any(is_parallel) => last.push(s),
+                _ => groups.push(vec![s]),
+            }
+        }
+        let binds = |s: &Stmt| matches!(s, Stmt::Let { .. } | Stmt::Read { .. });
+        let locals = |group: &[Stmt]| {
+            let mut used = vec![false; self.nest.buffers.len()];
+            mark_used(group, &mut used);
+            let is_local = |i: &usize| self.nest.buffers[*i].kind == BufferKind::Local;
+            (0..used.len()).filter(|&i| used[i]).filter(is_local).collect::<Vec<_>>()
+        };
+        let all: Vec<usize> = groups.iter().flat_map(|group| locals(group)).collect();
+        let are_apart = (1..all.len()).all(|i| !all[..i].contains(&all[i]));
+        if groups.len() > 1 && (!are_apart || groups.iter().flatten().any(binds)) {
+            groups = vec![groups.concat()];
+        }
+        let phase = |l: &mut Self, group: Vec<Stmt>| match &group[..] {
+            [s] if is_parallel(s) => group,
+            _ => vec![l.once(group.into_iter().map(serial).collect())],
+        };
+        groups.into_iter().flat_map(|group| phase(self, group)).collect()
     }
 
     /// The loops of a node.
@@ -529,6 +559,16 @@ fn kind(kind: RowKind) -> LoopKind {
         RowKind::Unroll => LoopKind::Unroll,
         RowKind::Vector => LoopKind::Vector,
         RowKind::Instruction(name) => LoopKind::Instruction(name),
+    }
+}
+
+/// A statement without parallel loops.
+fn serial(s: Stmt) -> Stmt {
+    match s.map_body(|body| body.into_iter().map(serial).collect()) {
+        Stmt::Loop { var, lower, upper, step, kind, body } if kind.is_parallel() => {
+            Stmt::Loop { var, lower, upper, step, kind: LoopKind::Serial, body }
+        }
+        s => s,
     }
 }
 

@@ -157,6 +157,7 @@ impl Simplifier<'_> {
             match inside.decide(&c) {
                 Some(true) => {}
                 Some(false) => never = true,
+                None if inside.contradicts(&c) => never = true,
                 None => {
                     inside.assume(c.clone());
                     open.push(c);

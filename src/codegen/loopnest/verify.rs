@@ -114,11 +114,15 @@ impl Checker<'_> {
                 Stmt::Read { .. } => self.read(stmt, facts)?,
                 Stmt::If { conditions, body } => {
                     let mut inside = facts.clone();
+                    let mut is_reached = true;
                     for c in conditions {
                         self.affine(c)?;
+                        is_reached &= !inside.contradicts(c);
                         inside.assume(c.clone());
                     }
-                    self.statements(body, &mut inside, depth + 1)?;
+                    if is_reached {
+                        self.statements(body, &mut inside, depth + 1)?;
+                    }
                 }
                 Stmt::Store { buffer, index, value, .. } => {
                     let to = self.subscripts(*buffer, index, facts)?;

@@ -106,8 +106,17 @@ impl Selector<'_> {
     pub fn load_address(&mut self, a: &Address) -> Selected<Val> {
         if !self.masked.is_empty() && a.varies() && !self.in_registers(a.buffer) {
             let masked = self.masked.clone();
-            let v = self.load_where(a, &masked)?;
-            return v.map_or_else(|| self.internal("a load of lanes under a condition that no instruction does"), Ok);
+            if let Some(v) = self.load_where(a, &masked)? {
+                return Ok(v);
+            }
+            if self.view.is_some() {
+                return self.internal("a gather of groups of elements");
+            }
+            let dtype = self.loaded_type(a.buffer);
+            let lane = self.memory_lane(dtype)?;
+            let (first, count) = (self.chunk.first as i64, self.chunk.count as i64);
+            let reg = self.gather(a, Some((masked, lane)), first, count)?;
+            return self.loaded(reg, lane, dtype, false);
         }
         self.load_lanes(a, self.chunk.first as i64, self.chunk.count as i64)
     }

@@ -8,7 +8,9 @@ use crate::codegen::Target;
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::columns;
 use crate::codegen::select::expansion_cost::{constant_range, cost, vector_statements};
+use crate::codegen::select::lane_segments;
 use crate::codegen::select::lane_sums::{LaneSums, are_joined, lane_sums, stores, sums_inside};
+use crate::codegen::select::masked_stores::stores_where;
 use crate::codegen::select::scalar_expansion;
 use crate::codegen::target::Isa;
 use crate::expr::Bound;
@@ -101,6 +103,9 @@ impl Strip<'_> {
         if short || self.wants_registers(&v, vectors) {
             return vec![vector_loop(v.var, v.extent, v.body)];
         }
+        if let Some(parts) = self.in_segments(&v) {
+            return parts;
+        }
         if reduces {
             return self.long_reduction(v).unwrap_or_else(|v| vec![vector_loop(v.var, v.extent, v.body)]);
         }
@@ -116,6 +121,26 @@ impl Strip<'_> {
         let place = self.nest.new_var("place");
         let body = scalar_expansion::contracted(self.nest, &buffers, vectors * lanes, place, &v.body);
         self.in_groups(Vector { body, ..v }, vectors, Some(place))
+    }
+
+    /// The loop in segments where conditions over its variable choose lanes of stores that no instruction does under a mask; `None` for another one.
+    fn in_segments(&mut self, v: &Vector) -> Option<Vec<Stmt>> {
+        let mut unmasked = false;
+        lane_segments::visit_guarded(&v.body, v.var, false, &mut |s| {
+            let Stmt::Store { buffer, index, .. } = s else { return };
+            let in_memory = matches!(self.nest.buffer(*buffer).kind, BufferKind::Argument { .. });
+            unmasked |= in_memory && !stores_where(self.nest, self.target, (v.var, v.extent), *buffer, index);
+        });
+        let first = lane_segments::segments(&v.body, v.var, v.extent);
+        if !unmasked || first.len() <= 2 || self.private.contains_key(&v.var) {
+            return None;
+        }
+        let segments = first.windows(2).map(|ends| {
+            let (body, var) = (lane_segments::decided(&v.body, v.var, ends[0]), self.copy_var(v.var));
+            let body = self.copied(&body, v.var, Affine::var(var).offset(ends[0]), None, var);
+            self.vector(Vector { var, extent: ends[1] - ends[0], body })
+        });
+        Some(segments.collect::<Vec<_>>().concat())
     }
 
     /// Returns true if the loop works on a local buffer that fits into registers when the loop is expanded.
