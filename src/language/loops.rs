@@ -423,6 +423,7 @@ impl Walk<'_> {
     fn assign(&self, a: &Assignment, nest: &Nest) -> Checked<crate::poly::statement::Statement> {
         let read = |span, access, facts: &[Affine]| self.inside(span, access, facts, nest);
         let scope = self.scope(&nest.indices, &read);
+        scope.expect_declared(&a.target, a.subscripts.len(), &a.value)?;
         let target = scope.resolve(a.target.span, &a.target, a.subscripts.len())?;
         let dtype = self.arrays[target.0 as usize].dtype;
         let index = a.subscripts.iter().map(|e| scope.subscript(e)).collect::<Checked<Vec<Index>>>()?;

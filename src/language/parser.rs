@@ -477,7 +477,12 @@ impl Parser {
             self.expect_word("in")?;
             let range = self.range()?;
             let step = if self.accept_word("step") {
-                match (self.span(), self.integer("an integer")?) {
+                match (
+                    self.span(),
+                    self.integer(
+                        "an integer, as every step is (steps of an index `i` are products `i * t` of another one)",
+                    )?,
+                ) {
                     (span, 0) => return Err(Diagnostic::invalid(span, "a step of 0 never ends")),
                     (_, step) => step,
                 }

@@ -8,14 +8,14 @@ use super::source::{Checked, Diagnostic};
 use crate::expr::scalar::Value;
 use crate::expr::syntax::Span;
 use crate::expr::syntax::Style;
-use crate::expr::syntax::{Expr as Text, Function, Kind, Operator};
+use crate::expr::syntax::{Expr as Text, Function, Kind, Name, Operator};
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar, UnaryOp};
 use crate::expr::{Affine, Var};
 use crate::language::environment::{Reader, Scope};
 use crate::poly::statement::TensorDecl;
-use crate::runtime::DType;
 use crate::runtime::error::did_you_mean;
 use crate::runtime::text::count;
+use crate::runtime::{DType, Error};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -77,6 +77,23 @@ impl Scope<'_> {
         let message =
             format!("`{name}` is not defined here: arrays are {arrays}; indices {indices}; sizes {sizes}{near}");
         Diagnostic::invalid(span, message)
+    }
+
+    /// Refuses to assign a value to a name that stands for nothing.
+    pub fn expect_declared(&self, target: &Name, subscripts: usize, value: &Text) -> Checked<()> {
+        let name = &target.text;
+        if self.array(name).is_some() || self.index(name).is_some() || self.sizes.contains_key(name) {
+            return Ok(());
+        }
+        let mut problem = self.unknown(target.span, name);
+        let dtype = self.dtype(value).ok().flatten().unwrap_or(DType::F32);
+        if let Error::Invalid(message) = &mut problem.error {
+            let extents = if subscripts == 0 { "" } else { "[…]" };
+            message.push_str(&format!(
+                "; declare what is assigned before the statements, as in `temp {dtype} {name}{extents}`"
+            ));
+        }
+        Err(problem)
     }
 
     /// The array called `name`, read or written with `rank` subscripts.
@@ -226,7 +243,15 @@ impl Scope<'_> {
         if let Some(is) = self.dtype(e)?
             && is != want
         {
-            let message = format!("`{}` is {is}, but {want} is expected: convert it with `{want}(…)`", self.show(e));
+            let advice =
+                match operands_as(e, want).filter(|_| is.is_integer() && !matches!(is, DType::I64 | DType::U64)) {
+                    Some(converted) => format!(
+                        "convert its operands, since it would wrap around in {is}, as in `{}`",
+                        self.show(&converted)
+                    ),
+                    None => format!("convert it with `{want}(…)`"),
+                };
+            let message = format!("`{}` is {is}, but {want} is expected: {advice}", self.show(e));
             return Err(Diagnostic::invalid(e.span, message));
         }
         let undefined = |what: &str| Diagnostic::invalid(e.span, format!("{what} is not defined for {want}"));
@@ -421,6 +446,22 @@ impl Scope<'_> {
             _ => [a, b],
         })
     }
+}
+
+/// A sum, a difference or a product with its operands converted; `None` for another expression.
+fn operands_as(e: &Text, to: DType) -> Option<Text> {
+    let of = |e: &Text| match &e.kind {
+        Kind::Integer(_) => e.clone(),
+        _ => operands_as(e, to).unwrap_or_else(|| e.clone().cast(to)),
+    };
+    let kind = match &e.kind {
+        Kind::Binary(operator @ (Operator::Add | Operator::Sub | Operator::Mul), a, b) => {
+            Kind::Binary(*operator, Box::new(of(a)), Box::new(of(b)))
+        }
+        Kind::Negate(a) => Kind::Negate(Box::new(of(a))),
+        _ => return None,
+    };
+    Some(Text { kind, span: e.span })
 }
 
 /// `a + k·b`, `None` when a number leaves 64 bits.

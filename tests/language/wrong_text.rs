@@ -234,6 +234,16 @@ fn names_and_types() {
         "Smu[1]",
     );
     says(
+        "loop f(N) { i16 A[N] for i in 0..N { t = A[i] * 2 } }",
+        "`t` is not defined here: arrays are A; indices i; sizes N; declare what is assigned before the statements, as in `temp i16 t`",
+        "t",
+    );
+    says(
+        "loop f(N) { u8 A[N]  i32 B[N]  for i in 1..N B[i] = A[i] - A[i - 1] }",
+        "`A[i] - A[i - 1]` is u8, but i32 is expected: convert its operands, since it would wrap around in u8, as in `i32(A[i]) - i32(A[i - 1])`",
+        "A[i] - A[i - 1]",
+    );
+    says(
         "loop f(N) { f64 A[N] A[0] = sqtr(A[1]) }",
         "there is no function `sqtr`, and a `loop` writes elements as A[i][j]; did you mean `sqrt`?",
         "sqtr",

@@ -167,7 +167,7 @@ fn may_be_outside(tensor: &TensorDecl, d: usize, value: &Expr, known: Option<Int
     match known {
         Some((low, high)) if !value.any(&mut |e| matches!(e, Expr::Load(_))) => Error::Invalid(format!(
             "subscript {d} of `{name}` may be from {low} to {high}, outside of 0..{extent}: keep it inside with `min`, `max` \
-             or `%`"
+             or `%`, or under a condition that compares the subscript itself, as in `if e < {extent} {name}[e]`"
         )),
         known => {
             let range = known.filter(|&known| known != (i64::MIN, i64::MAX));
