@@ -15,7 +15,7 @@ use crate::runtime::DType;
 pub struct DynamicBound<'a> {
     pub lower: bool,
     pub form: Affine,
-    /// An integer that is read from memory, of type i64 or i32.
+    /// An integer that is read from memory, or no quasi-affine form of indices, of type i64 or i32.
     pub limit: &'a Expr,
 }
 
@@ -97,7 +97,7 @@ impl DynamicBound<'_> {
     /// The bound that a comparison states where it holds, or where it does not.
     pub fn of_part(e: &Expr, holds: bool) -> Option<DynamicBound<'_>> {
         let Expr::Compare(op, a, b) = e else { return None };
-        let is_data = |e: &Expr| e.any(&mut |e| matches!(e, Expr::Load(_)));
+        let is_data = |e: &Expr| e.any(&mut |e| matches!(e, Expr::Load(_)) || multiplies_indices(e));
         let op = if holds { *op } else { op.opposite() };
         let (op, form, limit) = match (affine(a), affine(b)) {
             (Some(form), None) if is_data(b) => (op, form, &**b),
@@ -125,6 +125,16 @@ impl DynamicBound<'_> {
         out.sort();
         out.dedup();
         out
+    }
+}
+
+/// Returns true for a product of indices, and for a quotient, a remainder or a shift by an index.
+fn multiplies_indices(e: &Expr) -> bool {
+    let varies = |e: &Expr| e.any(&mut |e| matches!(e, Expr::Index(a) if !a.is_constant()));
+    match e {
+        Expr::Binary(BinaryOp::Mul, a, b) => varies(a) && varies(b),
+        Expr::Binary(BinaryOp::Div | BinaryOp::Mod | BinaryOp::ShiftLeft | BinaryOp::ShiftRight, _, b) => varies(b),
+        _ => false,
     }
 }
 

@@ -195,7 +195,10 @@ impl Names<'_> {
                 if y.1 < bits { shifted(op == BinaryOp::ShiftLeft, x, y) } else { None }
             }
             BinaryOp::Div if y.0 > 0 && x.0 >= 0 => Some((x.0 / y.1, x.1 / y.0)),
-            BinaryOp::Div if y.0 > 0 && y.0 == y.1 => Some((x.0 / y.0, x.1 / y.0)),
+            // towards zero
+            BinaryOp::Div if y.0 > 0 => {
+                Some((x.0 / if x.0 < 0 { y.0 } else { y.1 }, x.1 / if x.1 < 0 { y.1 } else { y.0 }))
+            }
             BinaryOp::Mod if y.0 > 0 => Some((0, y.1 - 1)),
             _ => None,
         }

@@ -130,6 +130,11 @@ impl Conversion<'_> {
                 }
                 None => {
                     out.divides = true;
+                    if let Some(extreme) = remainders::extreme(&scope, &self.reach, e, op == BinaryOp::Min)? {
+                        out.remainders.push(e.clone());
+                        out.affine.push(extreme);
+                        continue;
+                    }
                     match remainders::around(&scope, &self.reach, e, op == BinaryOp::Min)? {
                         Some(around) => {
                             out.remainders.push(e.clone());

@@ -13,6 +13,9 @@ use crate::expr::{Affine, BinaryOp, BufferId};
 use crate::language::environment::Scope;
 use crate::runtime::DType;
 
+/// Beyond the bounds of loops.
+const FAR: i64 = 1 << 40;
+
 /// Least and greatest value.
 pub type Interval = (i64, i64);
 
@@ -30,6 +33,24 @@ pub fn around(scope: &Scope, ranges: &[Interval], e: &Text, greatest: bool) -> C
         return Ok((bound != *e).then(|| vec![bound]));
     };
     Ok(sum.bounds(scope, ranges, greatest, e.span))
+}
+
+/// The greatest value of a bound with a product of indices, or with a quotient, a remainder or a shift by an index, where `greatest`, else its least one;
+/// `None` of another bound, and where its operations do not say it. The indices lie in `ranges`.
+pub fn extreme(scope: &Scope, ranges: &[Interval], e: &Text, greatest: bool) -> Checked<Option<Text>> {
+    let mut is_curved = false;
+    let varies = |e: &Text| scope.affine(e).is_ok_and(|form| form.is_none_or(|form| !form.is_constant()));
+    e.visit(&mut |e| {
+        is_curved |= match &e.kind {
+            Kind::Binary(Operator::Mul, a, b) => varies(a) && varies(b),
+            Kind::Binary(Operator::Div | Operator::Mod, _, b) => varies(b),
+            Kind::Call(Function::Binary(BinaryOp::ShiftLeft | BinaryOp::ShiftRight), operands) => varies(&operands[1]),
+            _ => false,
+        }
+    });
+    let known = if is_curved { interval(scope, ranges, e)? } else { None };
+    let is_near = |(low, high): &Interval| -FAR < *low && *high < FAR;
+    Ok(known.filter(is_near).map(|(low, high)| Text::integer(if greatest { high } else { low }, e.span)))
 }
 
 /// The least and the greatest value of an index between two bounds; `None` where they are of another form, or from data.

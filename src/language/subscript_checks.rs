@@ -14,6 +14,7 @@ use crate::expr::logic::Condition as _;
 use crate::expr::{BinaryOp, BufferId, Expr, Index, Scalar, UnaryOp};
 use crate::poly::analysis::conditional_range::{Elements, conditional_range, elements_under};
 use crate::poly::analysis::element_function::type_range;
+use crate::poly::analysis::guarded_range::guarded_range;
 use crate::poly::analysis::index_range::{IndexRange, element_range, is_inside};
 use crate::poly::schedule::{Node, SequencePart};
 use crate::poly::scop::Scop;
@@ -304,6 +305,13 @@ impl Walk<'_, '_> {
         let all_count = self.is_box && conditions.iter().all(|(c, holds)| *holds && leaves_all(c, &value));
         let [least, greatest] = limits.map(Expr::Const);
         let inside = Expr::binary(BinaryOp::Min, Expr::binary(BinaryOp::Max, value.clone(), least), greatest);
+        if !value.any(&mut |e| matches!(e, Expr::Load(_))) {
+            let is_in = |(low, high): (i64, i64)| 0 <= low && high < extent;
+            let (arrays, iterators) = (self.checks.arrays, self.iterators);
+            let is_guarded = !is_inside(arrays, iterators, &value, extent)
+                && guarded_range(arrays, iterators, conditions, &value).is_some_and(is_in);
+            return if is_guarded { inside } else { value };
+        }
         if !self.checks.is_open(self.iterators, all_count, &value, extent) {
             match self.checks.checked_under(self.iterators, conditions, &value, extent) {
                 Elements::Inside => return value,

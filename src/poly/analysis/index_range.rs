@@ -195,7 +195,7 @@ fn without_iterators(iterators: &[Iterator], value: &Expr) -> (Expr, (i128, i128
 }
 
 /// Returns the interval of a subscript whatever the data are, by its operations and what the program assigns: that of the low bits of a number, say.
-fn operations_range(tensors: &[TensorDecl], iterators: &[Iterator], value: &Expr) -> Option<Interval> {
+pub(super) fn operations_range(tensors: &[TensorDecl], iterators: &[Iterator], value: &Expr) -> Option<Interval> {
     let elements = |b: BufferId| tensors[b.0 as usize].assigned();
     let bounds = |a: &Affine| {
         if iterators.is_empty() && !a.is_constant() { (i64::MIN, i64::MAX) } else { a.bounds(ranges(iterators)) }

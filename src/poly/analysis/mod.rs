@@ -9,6 +9,7 @@ pub mod dependence;
 pub mod dynamic_loops;
 pub mod element_function;
 pub mod flags;
+pub mod guarded_range;
 pub mod index_range;
 pub mod lanes;
 pub mod legality;
