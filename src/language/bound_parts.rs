@@ -5,8 +5,9 @@
 
 use super::scope::combine;
 use super::syntax::Range;
+use crate::expr::interval::ceil_div;
 use crate::expr::syntax::{Expr as Text, Function, Kind, Name, Operator};
-use crate::expr::{Affine, BinaryOp, CompareOp};
+use crate::expr::{Affine, BinaryOp, CompareOp, Var};
 use crate::language::environment::Scope;
 use crate::runtime::DType;
 
@@ -26,6 +27,13 @@ impl Parts {
     /// Those that become conditions.
     pub fn conditions(&self) -> Vec<Text> {
         [&self.data[..], &self.remainders].concat()
+    }
+
+    /// All as one bound, in i64.
+    pub fn whole(&self, op: BinaryOp) -> Text {
+        let all = self.affine.iter().chain(&self.data).chain(&self.remainders).map(|e| e.clone().cast(DType::I64));
+        all.reduce(|a, b| Text { span: a.span, kind: Kind::Call(Function::Binary(op), vec![a, b]) })
+            .unwrap_or(Text::new(Kind::Integer(0)))
     }
 
     /// The affine ones as one bound.
@@ -126,4 +134,42 @@ pub(super) fn wide(e: &Text) -> Option<Text> {
         _ => return None,
     };
     Some(Text { kind, span: e.span })
+}
+
+/// An element with a number added, and `by`; `None` for another expression.
+pub(super) fn shifted(e: &Text, by: i64) -> Option<(&Text, i64)> {
+    match &e.kind {
+        Kind::Binary(operator @ (Operator::Add | Operator::Sub), a, b) => match (&a.kind, &b.kind, operator) {
+            (_, Kind::Integer(n), Operator::Add) => shifted(a, by.checked_add(*n)?),
+            (_, Kind::Integer(n), _) => shifted(a, by.checked_sub(*n)?),
+            (Kind::Integer(n), _, Operator::Add) => shifted(b, by.checked_add(*n)?),
+            _ => None,
+        },
+        Kind::Cast(DType::I64, a) if matches!(a.kind, Kind::Element(..) | Kind::Name(_)) => Some((a, by)),
+        Kind::Element(..) | Kind::Name(_) => Some((e, by)),
+        _ => None,
+    }
+}
+
+/// The least and the greatest value of a variable that forms of it alone permit where all are ≥ 0.
+pub(super) fn values_of(var: Var, facts: &[Affine]) -> (i64, i64) {
+    let (mut from, mut to) = (i64::MIN, i64::MAX);
+    for fact in facts {
+        match fact.terms[..] {
+            [(v, c)] if v == var && c > 0 => from = from.max(ceil_div(-fact.constant, c)),
+            [(v, c)] if v == var => to = to.min(fact.constant.div_euclid(-c)),
+            _ => {}
+        }
+    }
+    (from, to)
+}
+
+/// A condition that is `truth` only where an index compares so with numbers, with these comparisons before it.
+pub(super) fn with_limits(index: &Name, condition: &Text, truth: bool, limits: &[(CompareOp, i64)]) -> Text {
+    let joined = |condition: Text, &(op, number): &(CompareOp, i64)| {
+        let (op, operator) = if truth { (op, Operator::And) } else { (op.opposite(), Operator::Or) };
+        let (name, number) = (Text::named(index, condition.span), Text::integer(number, condition.span));
+        name.joined(Operator::Compare(op), number).joined(operator, condition)
+    };
+    limits.iter().fold(condition.clone(), joined)
 }

@@ -4,10 +4,14 @@
 //! under `k >= p[i] && k < p[i + 1]`. The static range are the values of the index that keep it inside of the arrays which it
 //! subscripts alone, or what the bounds say themselves, as in `min(p[i + 1], N)`. A subscript counts where the conditions around it let it be outside:
 //! affine ones, and those that compare the index with an element that bounds the loop. Where the bounds do not say the range, the elements of the arrays that bound
-//! the loop must lie in it when the program runs: those of a lower bound not before it, those of an upper one not behind it. Source: J. Zhao, M. Kruse, A. Cohen, *A Polyhedral Compilation Framework for
+//! the loop must lie in it when the program runs: those of a lower bound not before it, those of an upper one not behind it. A run checks them before it begins;
+//! bounds that the program computes are recorded where the loop begins ([`super::bound_checks`]). A loop does not write what its own bounds read. Source: J. Zhao, M. Kruse, A. Cohen, *A Polyhedral Compilation Framework for
 //! Loops with Dynamic Data-Dependent Bounds*, CC 2018.
 
-use super::bound_parts::{Difference, Parts, around_remainders, at_steps, wide, within_bounds};
+use super::bound_checks::BoundChecks;
+use super::bound_parts::{
+    Difference, Parts, around_remainders, at_steps, shifted, values_of, wide, with_limits, within_bounds,
+};
 use super::condition;
 use super::remainders::{self, Interval};
 use super::scope::plain;
@@ -28,22 +32,28 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Converted {
     pub program: Program,
     pub ranges: Vec<IndexRange>,
+    /// Tensors of bounds that the program records, which follow its arrays.
+    pub checks: Vec<TensorDecl>,
 }
 
 /// Converts the loops of a program; those with remainders in their bounds, as `1 + t % 2`, too.
 ///
 /// # Errors
-/// `Invalid` or `Unsupported` at a bound without a static range, from what the program writes, or of a form that cannot be checked.
+/// `Invalid` or `Unsupported` at a bound without a static range, from what the loop writes, or computed in a type of few bits.
 pub fn convert(program: &Program, sizes: &BTreeMap<String, i64>, known: &[TensorDecl]) -> Checked<Converted> {
     let mut out = program.clone();
-    let mut ranges = vec![];
+    let (mut ranges, mut checks) = (vec![], vec![]);
     if let Body::Loop { statements, .. } = &mut out.body {
         let written = assignments(statements).iter().map(|a| a.target.text.clone()).collect();
-        let mut conversion = Conversion { sizes, known, written, indices: vec![], reach: vec![], ranges: vec![] };
+        let (indices, reach, limits) = (vec![], vec![], vec![]);
+        let checks_of_bounds = BoundChecks::new(program.name.span);
+        let mut conversion =
+            Conversion { sizes, known, written, indices, reach, ranges: vec![], limits, checks: checks_of_bounds };
         conversion.block(statements)?;
         ranges = conversion.ranges;
+        (*statements, checks) = conversion.checks.finish(std::mem::take(statements));
     }
-    Ok(Converted { program: out, ranges })
+    Ok(Converted { program: out, ranges, checks })
 }
 
 struct Conversion<'a> {
@@ -55,12 +65,15 @@ struct Conversion<'a> {
     /// The least and the greatest value of each.
     reach: Vec<Interval>,
     ranges: Vec<IndexRange>,
+    /// Limits that conditions of the loop at hand need of what the program computes: whether it is a lower one, the value, and the least, or the greatest.
+    limits: Vec<(bool, Text, i64)>,
+    checks: BoundChecks,
 }
 
 impl Conversion<'_> {
-    fn block(&mut self, statements: &mut [Statement]) -> Checked<()> {
-        for s in statements {
-            match s {
+    fn block(&mut self, statements: &mut Vec<Statement>) -> Checked<()> {
+        for mut s in std::mem::take(statements) {
+            match &mut s {
                 Statement::For { index, range, step, body } => {
                     let (lower, upper) =
                         (self.parts(&range.lower, BinaryOp::Max)?, self.parts(&range.upper, BinaryOp::Min)?);
@@ -77,8 +90,13 @@ impl Conversion<'_> {
                             condition = condition.joined(Operator::And, steps);
                         }
                         *step = 1;
+                        self.not_written_in([&lower.data, &upper.data], body)?;
                         self.guard(index, [&lower.data, &upper.data], body)?;
-                        *range = self.static_range(index, range, lower, upper, body)?;
+                        let whole = (lower.whole(BinaryOp::Max), upper.whole(BinaryOp::Min));
+                        let (within, recorded) = self.static_range(index, range, lower, upper, body)?;
+                        *range = within;
+                        let limits = std::mem::take(&mut self.limits);
+                        statements.extend(self.checks.record(index, &whole, recorded.into_iter().chain(limits)));
                         *body = vec![Statement::If { condition, body: std::mem::take(body), otherwise: vec![] }];
                     } else if let Some((condition, bounds)) = around_remainders(index, range, *step, &lower, &upper) {
                         (*range, *step) = (bounds, step.signum());
@@ -98,6 +116,7 @@ impl Conversion<'_> {
                 }
                 Statement::Assign(_) => {}
             }
+            statements.push(s);
         }
         Ok(())
     }
@@ -120,7 +139,6 @@ impl Conversion<'_> {
             out.count += 1;
             match scope.affine(e)? {
                 None if scope.reads_data(e) => {
-                    self.only_read(e)?;
                     let e = scope.widened(e)?;
                     if let Some(dtype) = scope.dtype(&e)?.filter(|d| d.is_float() || *d == DType::Bool) {
                         let message = format!("`{}` is {dtype}, which is not a type of bounds", scope.show(&e));
@@ -149,21 +167,40 @@ impl Conversion<'_> {
         Ok(out)
     }
 
-    fn only_read(&self, e: &Text) -> Checked<()> {
-        let mut written = None;
+    /// Returns true if the program writes an array that `e` reads.
+    fn is_written(&self, e: &Text) -> bool {
+        let mut written = false;
         e.visit(&mut |e| {
-            if let Kind::Element(Name { text: name, .. }, _) | Kind::Name(name) = &e.kind
-                && self.written.contains(name)
-            {
-                written = Some(name.clone());
-            }
+            written |= matches!(&e.kind, Kind::Element(Name { text: name, .. }, _) | Kind::Name(name) if self.written.contains(name));
         });
-        let Some(name) = written else { return Ok(()) };
-        let message = format!("the bound `{}` is from `{name}`, which the program writes", self.scope().show(e));
-        Err(Diagnostic::unsupported(e.span, message))
+        written
     }
 
-    /// The static range of a loop, in which its bounds from data must lie where they do not say it.
+    /// Refuses bounds from what the loop itself writes: a loop has the bounds that there are when it begins.
+    fn not_written_in(&self, bounds: Bounds, body: &[Statement]) -> Checked<()> {
+        let written: BTreeSet<&str> = assignments(body).iter().map(|a| &*a.target.text).collect();
+        for bound in bounds.into_iter().flatten() {
+            let mut found = None;
+            bound.visit(&mut |e| {
+                if let Kind::Element(Name { text: name, .. }, _) | Kind::Name(name) = &e.kind
+                    && written.contains(&**name)
+                {
+                    found = Some(name.clone());
+                }
+            });
+            if let Some(name) = found {
+                let message = format!(
+                    "the bound `{}` is from `{name}`, which the loop writes: keep the bound in a temporary that is assigned before the loop",
+                    self.scope().show(bound)
+                );
+                return Err(Diagnostic::unsupported(bound.span, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// The static range of a loop, in which its bounds from data must lie where they do not say it, and those that the program is to record: whether it is
+    /// the lower one, its value, and its limit.
     fn static_range(
         &mut self,
         index: &Name,
@@ -171,9 +208,9 @@ impl Conversion<'_> {
         lower: Parts,
         upper: Parts,
         body: &[Statement],
-    ) -> Checked<Range> {
+    ) -> Checked<(Range, Vec<(bool, Text, i64)>)> {
         let inside = self.inside(index, body)?;
-        let mut elements: Vec<Elements> = vec![];
+        let (mut elements, mut recorded): (Vec<Elements>, _) = (vec![], vec![]);
         let mut bound = |parts: Parts, at: &Text, op: BinaryOp| -> Checked<Text> {
             if let Some(joined) = parts.joined(op) {
                 return Ok(joined);
@@ -187,10 +224,16 @@ impl Conversion<'_> {
                 );
                 return Err(Diagnostic::invalid(at.span, message));
             };
-            for e in &parts.data {
-                elements.push(self.elements(e, op == BinaryOp::Max, inside)?);
+            let is_lower = op == BinaryOp::Max;
+            let limit = if is_lower { inside.first } else { inside.end };
+            let of = |e: &Text| match self.is_written(e) {
+                true => Ok(None),
+                false => self.elements(e, is_lower, inside),
+            };
+            match parts.data.iter().map(of).collect::<Checked<Option<Vec<Elements>>>>()? {
+                Some(checked) => elements.extend(checked),
+                None => recorded.push((is_lower, parts.whole(op), limit)),
             }
-            let limit = if op == BinaryOp::Min { inside.end } else { inside.first };
             Ok(Text::integer(limit, at.span))
         };
         let lower = bound(lower, &range.lower, BinaryOp::Max)?;
@@ -200,7 +243,7 @@ impl Conversion<'_> {
             let both = bound.within.is_some() && elements.iter().any(other_side);
             self.ranges.extend(if both { bound.beyond } else { bound.within });
         }
-        Ok(Range { lower, upper })
+        Ok((Range { lower, upper }, recorded))
     }
 
     /// The values of an index that keep it inside of the arrays that it subscripts alone; `None` where there are none of these.
@@ -251,29 +294,29 @@ impl Conversion<'_> {
         }))
     }
 
-    /// The elements of a bound that lie in the range of a loop.
-    fn elements(&self, e: &Text, is_lower: bool, inside: &Inside) -> Checked<Elements> {
+    /// The elements of a bound that lie in the range of a loop; `None` where they are not those of one array, with numbers added or multiplied.
+    fn elements(&self, e: &Text, is_lower: bool, inside: &Inside) -> Checked<Option<Elements>> {
         let Inside { first, end, reach } = *inside;
-        let refused = |_| {
-            let shown = self.scope().show(e);
-            if let Some(message) = self.wraps(e) {
-                return Diagnostic::unsupported(e.span, message);
-            }
-            let message = format!(
-                "the bound `{shown}` is not one element of an integer array, with numbers added or multiplied: keep it inside, as in \
-                 `max({first}, min({shown}, {end}))`"
-            );
-            Diagnostic::unsupported(e.span, message)
+        // where the loop is empty a bound may lie beyond the other end by what is added to an element of the range
+        let added = shifted(e, 0).map_or(0, |(_, by)| by.clamp(-FAR, FAR));
+        let (within, beyond) = if is_lower {
+            ((first, reach.1.max(end).saturating_add(added.max(0))), (first, FAR))
+        } else {
+            ((reach.0.min(first).saturating_add(added.min(0)), end), (-FAR, end))
         };
-        let (within, beyond) =
-            if is_lower { ((first, reach.1.max(end)), (first, FAR)) } else { ((reach.0.min(first), end), (-FAR, end)) };
         let value = self.scope().value(&e.clone().cast(DType::I64), DType::I64)?;
         let of = |(low, high): (i64, i64)| {
             let offset = Expr::Const(Scalar::i64(low));
             let value = if low == 0 { value.clone() } else { Expr::binary(BinaryOp::Sub, value.clone(), offset) };
-            element_range(self.known, &[], &value, high - low + 1).map_err(refused)
+            element_range(self.known, &[], &value, high - low + 1)
         };
-        Ok(Elements { is_lower, within: of(within)?, beyond: of(beyond)? })
+        match (of(within), of(beyond)) {
+            (Ok(within), Ok(beyond)) => Ok(Some(Elements { is_lower, within, beyond })),
+            _ => match self.wraps(e) {
+                Some(message) => Err(Diagnostic::unsupported(e.span, message)),
+                None => Ok(None),
+            },
+        }
     }
 
     /// The message for a bound that is computed in a type of few bits, and may wrap around there; `None` for another one.
@@ -371,15 +414,29 @@ impl Conversion<'_> {
             false if inside.end < inside.reach.1 => (CompareOp::Lt, inside.end),
             _ => return None,
         };
-        let known: Vec<&Text> = bounds.into_iter().flatten().flat_map(elements_of).collect();
-        let read = elements_of(&limit);
+        let known: Vec<&Text> = bounds.into_iter().flatten().flat_map(|e| self.elements_of(e)).collect();
+        let read = self.elements_of(&limit);
         if read.is_empty() || !read.iter().all(|e| known.contains(e)) {
             return None;
         }
-        self.only_read(&limit).ok()?;
-        let elements = self.elements(&limit, is_lower, inside).ok()?;
-        self.ranges.extend(elements.beyond);
+        let elements = if self.is_written(&limit) { None } else { self.elements(&limit, is_lower, inside).ok()? };
+        match elements {
+            Some(elements) => self.ranges.extend(elements.beyond),
+            None => self.limits.push((is_lower, limit, affine.1)),
+        }
         Some(affine)
+    }
+
+    /// The elements that an expression reads.
+    fn elements_of<'e>(&self, e: &'e Text) -> Vec<&'e Text> {
+        let mut out = vec![];
+        e.visit(&mut |e| {
+            let is_array = |name: &str| self.known.iter().any(|a| a.name == name);
+            if matches!(&e.kind, Kind::Element(..)) || matches!(&e.kind, Kind::Name(name) if is_array(name)) {
+                out.push(e);
+            }
+        });
+        out
     }
 
     /// Adds the limits from data that a comparison states of an index where it holds, or where it does not, each with whether it is a lower one:
@@ -487,21 +544,6 @@ impl Conversion<'_> {
 /// The bounds from data of a loop: the lower ones and the upper ones.
 type Bounds<'a> = [&'a [Text]; 2];
 
-/// An element with a number added, and `by`; `None` for another expression.
-fn shifted(e: &Text, by: i64) -> Option<(&Text, i64)> {
-    match &e.kind {
-        Kind::Binary(operator @ (Operator::Add | Operator::Sub), a, b) => match (&a.kind, &b.kind, operator) {
-            (_, Kind::Integer(n), Operator::Add) => shifted(a, by.checked_add(*n)?),
-            (_, Kind::Integer(n), _) => shifted(a, by.checked_sub(*n)?),
-            (Kind::Integer(n), _, Operator::Add) => shifted(b, by.checked_add(*n)?),
-            _ => None,
-        },
-        Kind::Cast(DType::I64, a) if matches!(a.kind, Kind::Element(..)) => Some((a, by)),
-        Kind::Element(..) => Some((e, by)),
-        _ => None,
-    }
-}
-
 /// An element of an array that the body of a loop uses, and forms that are ≥ 0 where it does.
 struct Accessed {
     name: String,
@@ -537,38 +579,4 @@ const ANYWHERE: Interval = (-FAR, FAR);
 fn same_elements(a: Option<IndexRange>, b: Option<IndexRange>) -> bool {
     let of = |range: Option<IndexRange>| range.map(|r| (r.tensor, r.offset, r.stride));
     of(a) == of(b)
-}
-
-/// The least and the greatest value of a variable that forms of it alone permit where all are ≥ 0.
-fn values_of(var: Var, facts: &[Affine]) -> (i64, i64) {
-    let (mut from, mut to) = (i64::MIN, i64::MAX);
-    for fact in facts {
-        match fact.terms[..] {
-            [(v, c)] if v == var && c > 0 => from = from.max(ceil_div(-fact.constant, c)),
-            [(v, c)] if v == var => to = to.min(fact.constant.div_euclid(-c)),
-            _ => {}
-        }
-    }
-    (from, to)
-}
-
-/// A condition that is `truth` only where an index compares so with numbers, with these comparisons before it.
-fn with_limits(index: &Name, condition: &Text, truth: bool, limits: &[(CompareOp, i64)]) -> Text {
-    let joined = |condition: Text, &(op, number): &(CompareOp, i64)| {
-        let (op, operator) = if truth { (op, Operator::And) } else { (op.opposite(), Operator::Or) };
-        let (name, number) = (Text::named(index, condition.span), Text::integer(number, condition.span));
-        name.joined(Operator::Compare(op), number).joined(operator, condition)
-    };
-    limits.iter().fold(condition.clone(), joined)
-}
-
-/// The elements that an expression reads.
-fn elements_of(e: &Text) -> Vec<&Text> {
-    let mut out = vec![];
-    e.visit(&mut |e| {
-        if matches!(e.kind, Kind::Element(..)) {
-            out.push(e);
-        }
-    });
-    out
 }

@@ -38,6 +38,8 @@ struct Values {
     all: BTreeMap<String, Text>,
     /// For subscripts: those without floats.
     integers: BTreeMap<String, Text>,
+    /// Elements in the bounds of the loops around.
+    bounds: Vec<Text>,
 }
 
 struct Forwarding<'a> {
@@ -53,22 +55,29 @@ impl Forwarding<'_> {
         for s in statements {
             match s {
                 Statement::For { range, body, .. } => {
-                    range.lower = replaced(&range.lower, &values.all, true);
-                    range.upper = replaced(&range.upper, &values.all, true);
-                    self.block(body, values.clone());
+                    let mut inside = values.clone();
+                    for bound in [&mut range.lower, &mut range.upper] {
+                        *bound = replaced(bound, &values.all, &[], true);
+                        bound.visit(&mut |e| {
+                            if matches!(e.kind, Kind::Element(..)) {
+                                inside.bounds.push(e.clone());
+                            }
+                        });
+                    }
+                    self.block(body, inside);
                 }
                 Statement::If { condition, body, otherwise } => {
                     let mut named = BTreeSet::new();
                     [&*body, &*otherwise].into_iter().for_each(|block| subscripts_in(block, &mut named));
-                    *condition = guarding(condition, &values.integers, named);
+                    *condition = guarding(condition, &values.integers, &values.bounds, named);
                     self.block(body, values.clone());
                     self.block(otherwise, values.clone());
                 }
                 Statement::Assign(a) => {
-                    a.subscripts.iter_mut().for_each(|e| *e = replaced(e, &values.integers, true));
+                    a.subscripts.iter_mut().for_each(|e| *e = replaced(e, &values.integers, &[], true));
                     if let Some(temporary) = self.temporaries.get(&a.target.text)
                         && a.assign == Assign::Set
-                        && let value = replaced(&a.value, &values.all, true)
+                        && let value = replaced(&a.value, &values.all, &[], true)
                         && self.is_unchanged(&value)
                     {
                         // a temporary rounds, or wraps, to its type; subscripts are computed in i64
@@ -80,7 +89,7 @@ impl Forwarding<'_> {
                         }
                         values.all.insert(a.target.text.clone(), value);
                     }
-                    a.value = replaced(&a.value, &values.integers, false);
+                    a.value = replaced(&a.value, &values.integers, &values.bounds, false);
                 }
             }
         }
@@ -149,14 +158,20 @@ fn names(e: &Text, out: &mut BTreeSet<String>) {
     });
 }
 
-/// A condition with values in its subscripts, and in the place of the temporaries that are subscripts where it decides, each out of one element:
-/// what it says of such a value it says of the subscript.
-fn guarding(condition: &Text, values: &BTreeMap<String, Text>, mut named: BTreeSet<String>) -> Text {
+/// A condition with values in its subscripts, and in the place of the temporaries that are subscripts where it decides, or whose elements are
+/// bounds of the loops around, each out of one element: what it says of such a value it says of the subscript, or of the bound.
+fn guarding(condition: &Text, values: &BTreeMap<String, Text>, bounds: &[Text], mut named: BTreeSet<String>) -> Text {
     names_in_subscripts(condition, &mut named);
-    let is_guarded = |(name, value): &(&String, &Text)| named.contains(*name) && is_of_element(value);
+    let is_of_bound = |value: &Text| {
+        let mut found = false;
+        value.visit(&mut |e| found |= matches!(e.kind, Kind::Element(..)) && bounds.contains(e));
+        found
+    };
+    let is_guarded =
+        |(name, value): &(&String, &Text)| (named.contains(*name) || is_of_bound(value)) && is_of_element(value);
     let guarded: BTreeMap<String, Text> =
         values.iter().filter(is_guarded).map(|(name, value)| (name.clone(), value.clone())).collect();
-    replaced(&replaced(condition, &guarded, true), values, false)
+    replaced(&replaced(condition, &guarded, bounds, true), values, bounds, false)
 }
 
 /// Returns true for one element, converted, with numbers added and multiplied.
@@ -176,25 +191,25 @@ fn is_of_element(e: &Text) -> bool {
 }
 
 /// `e` with values in its subscripts, and where `everywhere` in all places.
-fn replaced(e: &Text, values: &BTreeMap<String, Text>, everywhere: bool) -> Text {
-    let inner = |e: &Text| Box::new(replaced(e, values, everywhere));
+fn replaced(e: &Text, values: &BTreeMap<String, Text>, bounds: &[Text], everywhere: bool) -> Text {
+    let inner = |e: &Text| Box::new(replaced(e, values, bounds, everywhere));
     let kind = match &e.kind {
         Kind::Name(name) if everywhere => match values.get(name) {
             Some(value) => return Text { kind: value.kind.clone(), span: e.span },
             None => return e.clone(),
         },
         Kind::Element(name, subscripts) => {
-            Kind::Element(name.clone(), subscripts.iter().map(|e| replaced(e, values, true)).collect())
+            Kind::Element(name.clone(), subscripts.iter().map(|e| replaced(e, values, bounds, true)).collect())
         }
         Kind::Call(Function::Select, operands) if !everywhere => {
             let mut named = BTreeSet::new();
             operands[1..].iter().for_each(|e| names_in_subscripts(e, &mut named));
-            let mut chosen = vec![guarding(&operands[0], values, named)];
+            let mut chosen = vec![guarding(&operands[0], values, bounds, named)];
             chosen.extend(operands[1..].iter().map(|e| *inner(e)));
             Kind::Call(Function::Select, chosen)
         }
         Kind::Call(function, operands) => {
-            Kind::Call(*function, operands.iter().map(|e| replaced(e, values, everywhere)).collect())
+            Kind::Call(*function, operands.iter().map(|e| replaced(e, values, bounds, everywhere)).collect())
         }
         Kind::Cast(dtype, a) => Kind::Cast(*dtype, inner(a)),
         Kind::Negate(a) => Kind::Negate(inner(a)),

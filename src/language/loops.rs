@@ -79,16 +79,19 @@ fn lower_with(
     bounded: &[(BufferId, Interval)],
 ) -> Checked<(Scop, Vec<Span>)> {
     let known = arrays(program, sizes)?;
-    let Converted { program, ranges } = dynamic_loops::convert(&forwarding::forward(program), sizes, &known)?;
+    let Converted { program, ranges, checks: of_bounds } =
+        dynamic_loops::convert(&forwarding::forward(program), sizes, &known)?;
+    let known = [known, of_bounds.clone()].concat();
     let program = &if_conversion::convert(&program, sizes, &known)?;
     let Body::Loop { statements, .. } = &program.body else {
         return Err(Diagnostic::invalid(program.name.span, format!("`{}` is not a loop program", program.name)));
     };
     let mut arrays = arrays(program, sizes)?;
     element_ranges::declare(&mut arrays, &ranges);
+    arrays.extend(of_bounds);
     for (array, (lower, upper)) in bounded {
         // of a tensor of a check the interval is what a run checks
-        if let Some(array) = arrays.get_mut(array.0 as usize) {
+        if let Some(array) = arrays.get_mut(array.0 as usize).filter(|array| array.role != Role::Check) {
             array.ranges.push(ElementRange { offset: 0, stride: 1, lower: *lower, upper: *upper });
         }
     }

@@ -6,6 +6,7 @@
 //!
 #![doc = include_str!("grammar.md")]
 
+pub mod bound_checks;
 pub mod bound_parts;
 pub mod builder;
 pub mod c;

@@ -9,6 +9,7 @@
 //! has been outside. A subscript that a statement before it in the same iteration has is recorded once, where no array between has changed and the dimension
 //! is no shorter. Invariant: no data lead out of an array.
 
+use super::bound_checks::checked_bound;
 use crate::expr::dynamic_bounds::{DynamicBound, Target};
 use crate::expr::logic::Condition as _;
 use crate::expr::{BinaryOp, BufferId, Expr, Index, Scalar, UnaryOp};
@@ -70,8 +71,11 @@ fn name_of(extreme: &str, array: &TensorDecl, dimension: usize) -> String {
     format!("{extreme}_subscript{number}_of_{}", array.name)
 }
 
-/// The dimension of an array of which a tensor of [`Role::Check`] keeps the subscripts, in words for its user: `y, dimension 0`.
+/// The dimension of an array of which a tensor of [`Role::Check`] keeps the subscripts, in words for its user: `y, dimension 0`; of a bound `lower bound of k`.
 pub fn checked_dimension(tensors: &[TensorDecl], check: &TensorDecl) -> String {
+    if let Some(bound) = checked_bound(&check.name) {
+        return bound;
+    }
     let arrays = tensors.iter().filter(|array| array.role != Role::Check);
     let is_of = |array: &TensorDecl, d: usize| {
         let of = |extreme: &&str| check.name.strip_prefix(&name_of(extreme, array, d));

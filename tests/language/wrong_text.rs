@@ -319,7 +319,7 @@ fn ranges_and_bounds() {
     );
     says(
         "loop f(N) { i64 A[N] for i in 0..A[0] A[i] = 1 }",
-        "the bound `A[0]` is from `A`, which the program writes",
+        "the bound `A[0]` is from `A`, which the loop writes: keep the bound in a temporary",
         "A[0]",
     );
     says(

@@ -2,7 +2,7 @@
 //!
 //! In: a verified nest in which a body is a sum of `select(k >= p[i] && k < p[i + 1], e, 0)`, or has other targets that keep their
 //! values where the condition fails; what is copied to registers and back is kept ([`copies`]). Out: a nest of the same meaning in which the loop over k runs from `p[i]` to `p[i + 1]`, both
-//! read before it and brought into its static range, so that no data lead out of an array; where a check before the run says that they lie there,
+//! read before it, where it does not write them, and brought into its static range, so that no data lead out of an array; where a check before the run says that they lie there,
 //! they are read as they are. Where k is the number of a tile
 //! the loop runs over those tiles that have some of the range. A tile in lanes begins at the first element of the range, and its lanes
 //! stand under the condition that they are before the end; a tile that is unrolled is followed by single elements.
@@ -24,12 +24,13 @@ use crate::codegen::loopnest::dynamic_loops::elements::of_elements;
 pub use crate::codegen::loopnest::dynamic_loops::elements::{substituted, vector_of};
 use crate::codegen::loopnest::dynamic_loops::expectation::expected;
 pub use crate::codegen::loopnest::dynamic_loops::tiles::{Tile, by_widths};
-use crate::codegen::loopnest::invariant::may_read;
+use crate::codegen::loopnest::invariant::{may_read_before, written_in};
 use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
 use crate::expr::dynamic_bounds::{DynamicBound, Target};
 use crate::expr::interval::Facts;
 use crate::expr::{Affine, BinaryOp, Bound, BufferId, Expr, Index, Var};
 use crate::runtime::DType;
+use rustc_hash::FxHashSet;
 
 /// Narrows the loops of a nest. `checks` are of elements that are only read.
 pub fn narrow(nest: &mut LoopNest, checks: &[CheckedElements]) {
@@ -101,6 +102,8 @@ struct Serial<'a> {
     body: &'a [Stmt],
     /// Stores that change nothing where the others do not.
     copies: Vec<&'a Stmt>,
+    /// The buffers that the body stores to.
+    written: FxHashSet<BufferId>,
 }
 
 impl Narrower<'_> {
@@ -108,7 +111,8 @@ impl Narrower<'_> {
         let (mut out, mut rest) = (vec![], body.into_iter().peekable());
         while let Some(stmt) = rest.next() {
             if let Stmt::Loop { var, lower, upper, step: 1, kind: LoopKind::Serial, body } = &stmt {
-                let l = Serial { var: *var, lower, upper, body, copies: copies(self.nest, body, self.uses) };
+                let copies = copies(self.nest, body, self.uses);
+                let l = Serial { var: *var, lower, upper, body, copies, written: written_in(body) };
                 if let Some(common) = self.common(&l, facts) {
                     if let Some((parts, takes_next)) = self.in_lanes(&l, &common, rest.peek(), facts) {
                         out.extend(parts);
@@ -213,7 +217,7 @@ impl Narrower<'_> {
         if scale < 1
             || dtype != DType::I64
             || bound.variables().iter().any(of_loop)
-            || !may_read(self.nest, bound.limit, outside)
+            || !may_read_before(self.nest, bound.limit, outside, Some(&l.written))
         {
             return None;
         }

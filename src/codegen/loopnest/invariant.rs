@@ -1,11 +1,18 @@
 //! Values that may be read before a loop instead of in it.
 
-use crate::codegen::loopnest::{BufferKind, LoopNest};
+use crate::codegen::loopnest::{BufferKind, LoopNest, Stmt};
 use crate::expr::interval::Facts;
-use crate::expr::{Expr, Index};
+use crate::expr::{BufferId, Expr, Index};
+use rustc_hash::FxHashSet;
 
 /// Returns true if an expression reads elements that are there, and that nothing writes.
 pub(super) fn may_read(nest: &LoopNest, e: &Expr, facts: &Facts) -> bool {
+    may_read_before(nest, e, facts, None)
+}
+
+/// Returns true if an expression reads elements that are there, and that nothing writes but statements outside of the loop that stores to the buffers `written`.
+/// `None` where nothing at all may write them.
+pub(super) fn may_read_before(nest: &LoopNest, e: &Expr, facts: &Facts, written: Option<&FxHashSet<BufferId>>) -> bool {
     let mut may = true;
     e.visit_accesses(&mut |access| {
         let b = nest.buffer(access.buffer);
@@ -17,9 +24,26 @@ pub(super) fn may_read(nest: &LoopNest, e: &Expr, facts: &Facts) -> bool {
             // the ranges of its data are checked
             Index::Value(_) => true,
         };
-        may &= matches!(b.kind, BufferKind::Argument { written: false, .. })
-            && access.guard.is_empty()
-            && access.index.iter().zip(&b.shape).all(inside);
+        let unchanged = match b.kind {
+            BufferKind::Argument { written: false, .. } => true,
+            BufferKind::Argument { .. } => written.is_some_and(|written| !written.contains(&access.buffer)),
+            // may become registers of lanes
+            BufferKind::Local => false,
+        };
+        may &= unchanged && access.guard.is_empty() && access.index.iter().zip(&b.shape).all(inside);
     });
     may
+}
+
+/// The buffers that statements store to.
+pub(super) fn written_in(body: &[Stmt]) -> FxHashSet<BufferId> {
+    let mut out = FxHashSet::default();
+    for stmt in body {
+        stmt.visit(&mut |s| {
+            if let Stmt::Store { buffer, .. } = s {
+                out.insert(*buffer);
+            }
+        });
+    }
+    out
 }
