@@ -77,3 +77,20 @@ fn blocks_of_rows_from_data_are_checked_before_the_run() {
     let of_element = text.replace("y[i] +=", "if c >= col[z] y[i] +=");
     assert_eq!(extremes(&of_element), 2);
 }
+
+/// A temporary that is assigned anew has the interval of each value.
+#[test]
+fn values_of_one_temporary_have_intervals_of_their_own() {
+    let text = "loop p(N = 6) { in i32 x[N], perm[512]\n out i32 y[N]\n temp i32 t
+        for i in 0..N { t = x[i] * x[i]  t = bit_and(t, 255)  y[i] = perm[t] + perm[t + 256] } }";
+    assert_eq!(extremes(text), 0);
+    let x = [0, 1, -1, i32::MAX, i32::MIN, 100];
+    let at = |x: i32| x.wrapping_mul(x) & 255;
+    let y = x.map(|x| 2 * at(x) + 256);
+    let perm: Vec<i32> = (0..512).collect();
+    check(text, &[("x", &i32s(&x)), ("perm", &i32s(&perm))], &[&y]);
+    // the first value is the subscript
+    assert_eq!(extremes(&text.replace("t = x[i] * x[i]", "t = x[i] * x[i]  y[i] = perm[t]")), 2);
+    // the second one is not always assigned
+    assert_eq!(extremes(&text.replace("t = bit_and", "if x[i] > 0 t = bit_and")), 2);
+}

@@ -3,7 +3,8 @@
 //! Each assignment becomes a statement for each case of the conditions around it; its iterators are the loops around
 //! it, a loop's iterator being its index minus its least value, so that boxes begin at 0. The original order is the
 //! tree of loops and sequences as written; statements that never run are not in it, and it may have none. Every access
-//! is proven inside of its array for all iterations, or refused with the first iteration that leaves it.
+//! is proven inside of its array for all iterations, or refused with the first iteration that leaves it. Temporaries are
+//! one for each of their live ranges, unless the program is refused so: messages are about the program as it is written.
 
 use super::condition;
 use super::def;
@@ -11,6 +12,7 @@ use super::dynamic_loops::{self, Converted};
 use super::element_ranges;
 use super::forwarding;
 use super::if_conversion;
+use super::live_ranges;
 use super::scope::plain;
 use super::source::{Checked, Diagnostic};
 use super::subscript_checks::{self, SubscriptChecks};
@@ -40,6 +42,14 @@ const STATEMENTS: usize = 200;
 
 /// The Scop of a loop program, its arrays in their order.
 pub fn lower(program: &Program, sizes: &BTreeMap<String, i64>) -> Checked<Scop> {
+    match live_ranges::renamed(program).map(|renamed| lower_proven(&renamed, sizes)) {
+        Some(Ok(scop)) => Ok(scop),
+        _ => lower_proven(program, sizes),
+    }
+}
+
+/// The Scop, of which every access is proven inside and every read comes after an assignment.
+fn lower_proven(program: &Program, sizes: &BTreeMap<String, i64>) -> Checked<Scop> {
     let (scop, spans) = lower_from(program, sizes, i64::MAX)?;
     if let Some((statement, error)) = unbounded_subscript(&scop.as_definitions()) {
         return Err(Diagnostic { span: spans[statement], error });
@@ -54,7 +64,8 @@ pub fn lower(program: &Program, sizes: &BTreeMap<String, i64>) -> Checked<Scop> 
 /// Lowers a loop program with each iterator equal to its index as written, where that is never negative: the Scop that
 /// schedules by hand start from.
 pub fn lower_over_indices(program: &Program, sizes: &BTreeMap<String, i64>) -> Checked<Scop> {
-    Ok(lower_from(program, sizes, 0)?.0)
+    let renamed = live_ranges::renamed(program).filter(|renamed| lower_proven(renamed, sizes).is_ok());
+    Ok(lower_from(renamed.as_ref().unwrap_or(program), sizes, 0)?.0)
 }
 
 /// The Scop, and where each of its statements is in the text. Iterators begin at the least value of their index, or at `origin`

@@ -21,6 +21,7 @@ pub mod hints;
 pub mod if_conversion;
 pub mod instruction;
 pub mod lexer;
+pub mod live_ranges;
 pub mod loops;
 pub mod lowered;
 pub mod parser;
