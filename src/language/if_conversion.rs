@@ -2,13 +2,15 @@
 //!
 //! In: the statements of a loop program. Out: statements whose conditions are all affine. `if c x = v` is
 //! `x = select(c, v, x)`, and an update takes the neutral element of its operation where `c` does not hold, so that it remains
-//! a reduction. Two branches that assign to the same elements in the same order become one list of selections. A condition
+//! a reduction. Of a temporary that only one branch names, and assigns before it reads it, nothing is kept: it is assigned where `c` does not hold too, the value where
+//! that reads no element at a subscript from data, or else 0. Where the condition is on an index, as of loops with bounds from data, it stays. Two branches that assign to the same elements in the same order become one list of selections. A condition
 //! whose arrays the branches write is kept in a temporary of its own, which is assigned before them. Affine parts of a
 //! conjunction or a disjunction remain conditions. Source: J. R. Allen, K. Kennedy, C. Porterfield, J. Warren, *Conversion of
 //! control dependence to data dependence*, POPL 1983.
 
 use super::condition;
 use super::def;
+use super::live_ranges::{assigned_before_read, occurrences};
 use super::scope::plain;
 use super::source::{Checked, Diagnostic};
 use super::syntax::{Access as Use, Array, Assign, Assignment, Body, Combine, Program, Statement, assignments};
@@ -18,7 +20,7 @@ use crate::expr::{BinaryOp, Scalar};
 use crate::language::environment::Scope;
 use crate::poly::statement::TensorDecl;
 use crate::runtime::DType;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most statements after conversion: conditions with affine parts and others double what stands behind `else`.
 const STATEMENTS: usize = 2000;
@@ -30,7 +32,18 @@ const STATEMENTS: usize = 2000;
 pub fn convert(program: &Program, sizes: &BTreeMap<String, i64>, known: &[TensorDecl]) -> Checked<Program> {
     let mut out = program.clone();
     if let Body::Loop { arrays, statements, .. } = &mut out.body {
-        let mut conversion = Conversion { sizes, known, indices: vec![], used: vec![], conditions: vec![] };
+        let occurrences = occurrences(statements);
+        let within = assigned_before_read(program).into_iter();
+        let within = within.filter_map(|name| occurrences.get_key_value(&name)).map(|(name, n)| (name.clone(), *n));
+        let mut conversion = Conversion {
+            sizes,
+            known,
+            indices: vec![],
+            used: vec![],
+            conditions: vec![],
+            occurrences: within.collect(),
+            private: BTreeSet::new(),
+        };
         names(statements, &mut conversion.used);
         *statements = conversion.block(statements)?;
         arrays.extend(conversion.conditions);
@@ -64,6 +77,10 @@ struct Conversion<'a> {
     used: Vec<String>,
     /// Temporaries that conditions are kept in.
     conditions: Vec<Array>,
+    /// Temporaries of which each read sees an assignment, with how often the program names them.
+    occurrences: BTreeMap<String, usize>,
+    /// Those that only one of the branches names which are being converted.
+    private: BTreeSet<String>,
 }
 
 impl Conversion<'_> {
@@ -78,13 +95,24 @@ impl Conversion<'_> {
                     out.push(Statement::For { index: index.clone(), range: range.clone(), step: *step, body: body? });
                 }
                 Statement::If { condition, body, otherwise } => {
+                    let private = self.private(condition, [body, otherwise]);
                     let (body, otherwise) = (self.block(body)?, self.block(otherwise)?);
+                    self.private = private;
                     out.extend(self.branches(condition, body, otherwise)?);
                 }
                 Statement::Assign(_) => out.push(s.clone()),
             }
         }
         Ok(out)
+    }
+
+    /// The temporaries that nothing beside one of two branches names, where no index is compared.
+    fn private(&self, condition: &Text, branches: [&Vec<Statement>; 2]) -> BTreeSet<String> {
+        if compares(condition, &self.indices) {
+            return BTreeSet::new();
+        }
+        let named = branches.into_iter().flat_map(|branch| occurrences(branch));
+        named.filter(|(name, n)| self.occurrences.get(name) == Some(n)).map(|(name, _)| name).collect()
     }
 
     fn is_affine(&self, condition: &Text) -> Checked<bool> {
@@ -176,6 +204,26 @@ impl Conversion<'_> {
         name
     }
 
+    /// Returns true if `e` has a subscript that is not of indices and sizes alone.
+    fn reads_at_data(&self, e: &Text) -> bool {
+        let mut of_data = false;
+        let is_data = |name: &str| !self.sizes.contains_key(name) && !self.used.iter().any(|i| i == name);
+        e.visit(&mut |e| {
+            if let Kind::Element(_, subscripts) = &e.kind {
+                subscripts.iter().for_each(|e| {
+                    e.visit(&mut |e| {
+                        of_data |= match &e.kind {
+                            Kind::Name(name) => is_data(name),
+                            Kind::Element(..) => true,
+                            _ => false,
+                        }
+                    });
+                });
+            }
+        });
+        of_data
+    }
+
     /// A converted statement where `condition` holds.
     fn under(&self, condition: &Text, s: Statement) -> Statement {
         let all = |block: Vec<Statement>| block.into_iter().map(|s| self.under(condition, s)).collect();
@@ -194,6 +242,10 @@ impl Conversion<'_> {
             a.value = binary(Operator::And, condition.clone(), a.value);
             return a;
         }
+        let is_private = self.private.contains(&a.target.text);
+        if is_private && !self.reads_at_data(&a.value) {
+            return a;
+        }
         let element = match a.subscripts.is_empty() {
             true => Kind::Name(a.target.text.clone()),
             false => Kind::Element(a.target.clone(), a.subscripts.clone()),
@@ -208,7 +260,14 @@ impl Conversion<'_> {
             a.value = e;
         }
         let Assign::Update(combine) = a.assign else {
-            a.value = select(condition, a.value, element);
+            let zero = |dtype: DType| match dtype {
+                DType::Bool => Kind::Bool(false),
+                dtype if dtype.is_float() => Kind::Real(0.0),
+                _ => Kind::Integer(0),
+            };
+            let known = self.known.iter().find(|known| is_private && known.name == a.target.text);
+            let kept = known.map_or(element, |known| Text { kind: zero(known.dtype), span: a.span });
+            a.value = select(condition, a.value, kept);
             return a;
         };
         if combine == Combine::Div {
@@ -263,6 +322,17 @@ fn paired<'s>(a: &'s [Statement], b: &'s [Statement]) -> Option<Vec<(&'s Assignm
         _ => None,
     };
     (a.len() == b.len()).then(|| a.iter().zip(b).map(pair).collect()).flatten()
+}
+
+/// Returns true if an index is a number in `e`, outside of subscripts.
+fn compares(e: &Text, indices: &[String]) -> bool {
+    match &e.kind {
+        Kind::Name(name) => indices.contains(name),
+        Kind::Call(_, operands) => operands.iter().any(|e| compares(e, indices)),
+        Kind::Cast(_, a) | Kind::Negate(a) | Kind::Not(a) => compares(a, indices),
+        Kind::Binary(_, a, b) => compares(a, indices) || compares(b, indices),
+        Kind::Element(..) | Kind::Integer(_) | Kind::Unsigned(_) | Kind::Real(_) | Kind::Bool(_) => false,
+    }
 }
 
 /// Returns true if `statements` write an array that `e` reads.
@@ -364,6 +434,26 @@ mod tests {
         assert!(chain(4).is_ok());
         let message = chain(40).expect_err("2^40 statements").to_string();
         assert!(message.contains("more than 2000 statements"), "{message}");
+    }
+
+    #[test]
+    fn of_what_one_branch_names_alone_nothing_is_kept() {
+        let has = |statements: &str, expected: &str| {
+            let temporaries = if statements.contains("t = ") { "s, t" } else { "s" };
+            let found = converted(&format!("temp f32 {temporaries} {statements}"));
+            assert!(found.contains(expected), "{found}");
+        };
+        has(
+            "for i in 0..N if k[i] > 0 { s = x[i]  t = s * s  y[i] = t }",
+            "{ s = x[i] t = s * s y[i] = select(k[i] > 0, t",
+        );
+        has("for i in 0..N if k[i] > 0 { s = 1  s *= x[i]  y[i] = s }", "s = 1 s *= x[i] y[i] =");
+        // a subscript from data counts where the condition holds
+        has("for i in 0..N if k[i] > 0 { s = x[k[i]]  y[i] = s }", "s = select(k[i] > 0, x[k[i]], 0.0)");
+        // in loops with bounds from data, elsewhere, and before it is assigned
+        has("for i in 0..N if i < k[0] { s = x[i]  y[i] = s }", "s = select(i < k[0], x[i], s)");
+        has("for i in 0..N { s = 1  if k[i] > 0 { s = x[i]  y[i] = s } }", "s = select(k[i] > 0, x[i], s)");
+        has("for i in 0..N if k[i] > 0 { y[i] = s  s = x[i] }", "s = select(k[i] > 0, x[i], s)");
     }
 
     #[test]

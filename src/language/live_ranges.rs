@@ -26,6 +26,47 @@ pub fn renamed(program: &Program) -> Option<Program> {
     Some(out)
 }
 
+/// The temporaries without dimensions of which every read sees an assignment of the program.
+pub fn assigned_before_read(program: &Program) -> BTreeSet<String> {
+    let Body::Loop { arrays, statements, .. } = &program.body else { return BTreeSet::new() };
+    let mut ranges = LiveRanges::of(arrays, &mut statements.clone());
+    let entries: Vec<usize> = ranges.variables.values().copied().collect();
+    let read: BTreeSet<usize> = entries.into_iter().filter(|entry| ranges.read.contains(entry)).collect();
+    ranges.variables.retain(|_, entry| !read.contains(entry));
+    ranges.variables.into_keys().collect()
+}
+
+/// The number of times that statements name each name, as a target or in an expression.
+pub fn occurrences(statements: &[Statement]) -> BTreeMap<String, usize> {
+    let mut out = BTreeMap::new();
+    count(statements, &mut out);
+    out
+}
+
+fn count(statements: &[Statement], out: &mut BTreeMap<String, usize>) {
+    let mut named = |e: &Text| {
+        e.visit(&mut |e| {
+            if let Kind::Name(name) | Kind::Element(Name { text: name, .. }, _) = &e.kind {
+                *out.entry(name.clone()).or_default() += 1;
+            }
+        });
+    };
+    for s in statements {
+        match s {
+            Statement::For { range, .. } => [&range.lower, &range.upper].into_iter().for_each(&mut named),
+            Statement::If { condition, .. } => named(condition),
+            Statement::Assign(a) => a.subscripts.iter().chain([&a.value]).for_each(&mut named),
+        }
+    }
+    for s in statements {
+        match s {
+            Statement::For { body, .. } => count(body, out),
+            Statement::If { body, otherwise, .. } => [body, otherwise].into_iter().for_each(|block| count(block, out)),
+            Statement::Assign(a) => *out.entry(a.target.text.clone()).or_default() += 1,
+        }
+    }
+}
+
 /// Adds the indices of loops.
 fn indices(statements: &[Statement], out: &mut BTreeSet<String>) {
     for s in statements {
@@ -40,7 +81,7 @@ fn indices(statements: &[Statement], out: &mut BTreeSet<String>) {
     }
 }
 
-/// What a walk over the statements is for.
+/// The purpose of a walk over the statements.
 #[derive(Clone, Copy, PartialEq)]
 enum Purpose {
     /// The values at the end.
@@ -62,6 +103,8 @@ struct LiveRanges {
     of: Vec<usize>,
     /// A definition of the same live range that is before it, or itself.
     leader: Vec<usize>,
+    /// Definitions that a read may see.
+    read: BTreeSet<usize>,
     /// The new names of live ranges, by their first definition.
     names: BTreeMap<usize, String>,
     /// The next assignment of a walk.
@@ -81,7 +124,7 @@ impl LiveRanges {
         let variables: BTreeMap<String, usize> = names.zip(0..).collect();
         let of: Vec<usize> = (0..variables.len()).collect();
         let mut out =
-            LiveRanges { leader: of.clone(), of, variables, names: BTreeMap::new(), next: 0 };
+            LiveRanges { leader: of.clone(), of, variables, read: BTreeSet::new(), names: BTreeMap::new(), next: 0 };
         out.walk(Purpose::Join, statements);
         out
     }
@@ -167,6 +210,7 @@ impl LiveRanges {
                     }
                     if purpose == Purpose::Join && a.assign != Assign::Set {
                         let updated: BTreeSet<usize> = values[variable].iter().copied().chain([definition]).collect();
+                        self.read.extend(&values[variable]);
                         self.join(&updated);
                     }
                     values[variable] = BTreeSet::from([definition]);
@@ -189,7 +233,10 @@ impl LiveRanges {
                 let Some(&variable) = self.variables.get(name) else { return };
                 match purpose {
                     Purpose::Reach => {}
-                    Purpose::Join => self.join(&values[variable]),
+                    Purpose::Join => {
+                        self.read.extend(&values[variable]);
+                        self.join(&values[variable]);
+                    }
                     Purpose::Rename => {
                         let leader = values[variable].first().map(|&d| self.leader(d));
                         if let Some(new) = leader.and_then(|leader| self.names.get(&leader)) {
@@ -246,7 +293,7 @@ fn with_dimensions(statements: &[Statement], out: &mut BTreeSet<String>) {
 
 #[cfg(test)]
 mod tests {
-    use super::renamed;
+    use super::{assigned_before_read, renamed};
     use crate::language::syntax::{File, Program};
 
     fn program(statements: &str) -> Program {
@@ -293,5 +340,14 @@ mod tests {
         // the value before the program keeps the name
         let first = names("for i in 0..N { y[i] = t  t = x[i]  u = t  t = 2  y[i] = u + t }");
         assert!(first.contains("t: t_2 = x[i] u = t_2 t = 2"), "{first}");
+    }
+
+    #[test]
+    fn reads_before_an_assignment_are_found() {
+        let of = |statements: &str| assigned_before_read(&program(statements)).into_iter().collect::<Vec<_>>();
+        assert_eq!(of("for i in 0..N { t = x[i]  if t > 1 { u = t  y[i] = u } }"), ["t", "u"]);
+        assert_eq!(of("for i in 0..N { t = x[i]  if t > 1 u = t  y[i] = u }"), ["t"]);
+        assert_eq!(of("u = 1  for i in 0..N { t = x[i]  if t > 1 u = t  y[i] = u }"), ["t", "u"]);
+        assert_eq!(of("for i in 0..N { t += x[i]  u = t }"), ["u"]);
     }
 }
