@@ -94,3 +94,17 @@ fn values_of_one_temporary_have_intervals_of_their_own() {
     // the second one is not always assigned
     assert_eq!(extremes(&text.replace("t = bit_and", "if x[i] > 0 t = bit_and")), 2);
 }
+
+/// Minima and maxima of floats keep a subscript inside, with room for rounding.
+#[test]
+fn floats_between_two_numbers_are_subscripts_inside() {
+    let text = "loop p(N = 8) { in i32 u[N], v[N], d[N]\n out i32 e[N]\n temp f32 x\n temp i32 k
+        for i in 0..N { x = max(0.0, min(f32(N) - 1.001, f32(u[i]) * 0.5 / f32(v[i])))  k = i32(x)  e[i] = d[k] + d[k + 1] } }";
+    assert_eq!(extremes(text), 0);
+    let (u, v) = ([0, 7, 15, -9, 1, 1, -1, i32::MAX], [1, 1, 1, 2, 0, 2, 0, 1]);
+    let d: Vec<i32> = (0..8).map(|k| k * k).collect();
+    let e = [1, 25, 85, 1, 85, 1, 1, 85];
+    check(text, &[("u", &i32s(&u)), ("v", &i32s(&v)), ("d", &i32s(&d))], &[&e]);
+    assert_eq!(extremes(&text.replace("1.001", "1.0")), 2);
+    assert_eq!(extremes(&text.replace("max(0.0, ", "max(-1.0, ")), 2);
+}

@@ -107,6 +107,7 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
             &["affine", "choice", "logic"],
             &["expression", "interval"],
             &["scalar"],
+            &["float_interval"],
             &["dynamic_bounds", "literals", "narrow"],
             &["piecewise"],
             &["text", "syntax"],

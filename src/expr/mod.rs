@@ -5,6 +5,7 @@ pub mod affine;
 pub mod choice;
 pub mod dynamic_bounds;
 pub mod expression;
+pub mod float_interval;
 pub mod interval;
 pub mod literals;
 pub mod logic;

@@ -5,6 +5,7 @@
 //! a sum, a difference, a product and bitwise operations the low bits follow from the low bits of the operands (the demanded bits
 //! of a conversion are the low ones), and an operation whose operands have intervals within a type can be done in that type.
 
+use crate::expr::float_interval::FloatInterval;
 use crate::expr::scalar::{Value, cast};
 use crate::expr::{Access, Affine, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp, Var};
 use crate::runtime::DType;
@@ -96,6 +97,26 @@ pub fn range_over_elements(
     bounds: &dyn Fn(&Affine) -> Interval,
     e: &Expr,
 ) -> Option<Interval> {
+    over_elements(dtype, elements, bounds, e, |names, e| names.range(e))
+}
+
+/// As [`range_over_elements`], of an expression of floating point.
+pub fn float_range_over_elements(
+    dtype: &dyn Fn(BufferId) -> DType,
+    elements: &dyn Fn(BufferId) -> Option<Interval>,
+    bounds: &dyn Fn(&Affine) -> Interval,
+    e: &Expr,
+) -> FloatInterval {
+    over_elements(dtype, elements, bounds, e, |names, e| names.float_range(e))
+}
+
+fn over_elements<T>(
+    dtype: &dyn Fn(BufferId) -> DType,
+    elements: &dyn Fn(BufferId) -> Option<Interval>,
+    bounds: &dyn Fn(&Affine) -> Interval,
+    e: &Expr,
+    range: impl Fn(Names, &Expr) -> T,
+) -> T {
     // an element is a variable with the interval of its buffer
     let e = e.rewrite_loads(&mut |a| {
         if elements(a.buffer).is_none() {
@@ -110,7 +131,7 @@ pub fn range_over_elements(
         _ => None,
     };
     let bounds = |a: &Affine| of_element(a).unwrap_or_else(|| bounds(a));
-    Names { dtype, bounds: &bounds, is_table: &|_| false }.range(&e)
+    range(Names { dtype, bounds: &bounds, is_table: &|_| false }, &e)
 }
 
 impl Names<'_> {
@@ -127,6 +148,7 @@ impl Names<'_> {
         let computed = match e {
             Expr::Const(s) => Some(Value::from(*s).as_i64()).map(|v| (v, v)),
             Expr::Index(a) => Some((self.bounds)(a)),
+            Expr::Cast(_, a) if self.dtype(a).is_float() => Some(self.float_range(a).to_integers(whole_type)),
             Expr::Cast(_, a) => self.range(a),
             Expr::Select(_, a, b) => {
                 let (a, b) = (self.range(a)?, self.range(b)?);
@@ -148,6 +170,20 @@ impl Names<'_> {
             Expr::Load(_) | Expr::Compare(..) | Expr::Bitcast(..) => None,
         };
         Some(computed.filter(|c| is_within(*c, whole_type)).unwrap_or(whole_type))
+    }
+
+    /// The interval of an expression of floating point.
+    pub fn float_range(&self, e: &Expr) -> FloatInterval {
+        let dtype = self.dtype(e);
+        match e {
+            Expr::Const(s) => FloatInterval::constant(Value::from(*s).as_f64()),
+            Expr::Select(_, a, b) => self.float_range(a).hull(self.float_range(b)),
+            Expr::Unary(op, a) => self.float_range(a).unary(*op, dtype),
+            Expr::Binary(op, a, b) => self.float_range(a).binary(*op, self.float_range(b), dtype),
+            Expr::Cast(_, a) if self.dtype(a).is_float() => self.float_range(a).rounded_to(dtype),
+            Expr::Cast(_, a) => self.range(a).map_or(FloatInterval::ANY, |r| FloatInterval::of_integers(r, dtype)),
+            Expr::Index(_) | Expr::Load(_) | Expr::Compare(..) | Expr::Bitcast(..) => FloatInterval::ANY,
+        }
     }
 
     /// The interval of an expression of type u64 that a number limits.

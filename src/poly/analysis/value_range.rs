@@ -1,26 +1,28 @@
-//! The integers that the elements of arrays can have.
+//! The values that the elements of arrays can have.
 //!
-//! In: a Scop. Out: for each temporary and each output of integers, of which every element that a statement reads has been assigned before,
+//! In: a Scop. Out: for each temporary and each output of integers, and each scalar temporary of floats, of which every element that a statement reads has been assigned before,
 //! an interval with all values of these elements, where the operations of the assignments bound them. An interval analysis (P. Cousot,
 //! R. Cousot, "Abstract interpretation", POPL 1977) without an order of the statements; what still grows after a few rounds is left out.
 
-use crate::expr::narrow::{Interval, dtype_range, range_over_elements};
-use crate::expr::{Affine, BufferId, Expr, Index};
+use crate::expr::float_interval::FloatInterval;
+use crate::expr::narrow::{Interval, dtype_range, float_range_over_elements, range_over_elements};
+use crate::expr::{Affine, BinaryOp, BufferId, Expr, Index, Scalar};
 use crate::poly::analysis::unwritten::{MAX_OPERATIONS, point};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::statement::{Iterator, Role, Statement, TensorDecl, ranges};
-use crate::runtime::{Error, Result};
+use crate::runtime::{DType, Error, Result};
 
 /// Rounds until intervals that have not settled are given up. Unmeasured; a chain of as many arrays needs them.
 const ROUNDS: usize = 8;
 
 /// Values that the elements of an array may have.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 enum Values {
     /// No assignment has been looked at.
     Unassigned,
     Within(Interval),
+    Floats(FloatInterval),
     Any,
 }
 
@@ -39,7 +41,7 @@ impl<'a> ValueRanges<'a> {
         let isl = Isl::with_operations(MAX_OPERATIONS);
         let mut values = vec![];
         for (t, decl) in (0..).map(BufferId).zip(&scop.tensors) {
-            let may = matches!(decl.role, Role::Temporary | Role::Output) && decl.dtype.is_integer();
+            let may = matches!(decl.role, Role::Temporary | Role::Output) && decl.dtype.is_integer() || is_float(decl);
             values.push(if may && is_assigned(scop, t, &isl)? { Values::Unassigned } else { Values::Any });
         }
         let mut out = ValueRanges { tensors: &scop.tensors, values };
@@ -65,6 +67,8 @@ impl<'a> ValueRanges<'a> {
         writers.fold(before, |all, s| match (all, self.assigned(s)) {
             (Values::Any, _) | (_, Values::Any) => Values::Any,
             (Values::Within(a), Values::Within(b)) => Values::Within((a.0.min(b.0), a.1.max(b.1))),
+            (Values::Floats(a), Values::Floats(b)) => Values::Floats(a.hull(b)),
+            (Values::Within(_), Values::Floats(_)) | (Values::Floats(_), Values::Within(_)) => Values::Any,
             (Values::Unassigned, other) | (other, Values::Unassigned) => other,
         })
     }
@@ -77,21 +81,48 @@ impl<'a> ValueRanges<'a> {
         };
         let mut unassigned = false;
         body.visit_accesses(&mut |a| unassigned |= self.values[a.buffer.0 as usize] == Values::Unassigned);
-        match self.range(&s.iterators, &body) {
-            _ if unassigned => Values::Unassigned,
-            Some(range) => Values::Within(range),
-            None => Values::Any,
+        if unassigned {
+            return Values::Unassigned;
         }
+        if is_float(&self.tensors[s.target.0 as usize]) {
+            let range = self.float_range(&s.iterators, &body);
+            return if range == FloatInterval::ANY { Values::Any } else { Values::Floats(range) };
+        }
+        self.range(&s.iterators, &body).map_or(Values::Any, Values::Within)
     }
 
     /// The interval of an integer expression over iterators; `None` of floats and u64.
     fn range(&self, iterators: &[Iterator], e: &Expr) -> Option<Interval> {
-        let of = |b: BufferId| match self.values[b.0 as usize] {
-            Values::Within(range) => Some(range),
-            Values::Unassigned | Values::Any => None,
-        };
         let dtype = |b: BufferId| self.tensors[b.0 as usize].dtype;
-        range_over_elements(&dtype, &of, &|a| a.bounds(ranges(iterators)), e)
+        range_over_elements(&dtype, &|b| self.integers(b), &|a| a.bounds(ranges(iterators)), &self.without_floats(e))
+    }
+
+    /// The interval of an expression of floats over iterators.
+    fn float_range(&self, iterators: &[Iterator], e: &Expr) -> FloatInterval {
+        let (dtype, e) = (|b: BufferId| self.tensors[b.0 as usize].dtype, self.without_floats(e));
+        float_range_over_elements(&dtype, &|b| self.integers(b), &|a| a.bounds(ranges(iterators)), &e)
+    }
+
+    fn integers(&self, tensor: BufferId) -> Option<Interval> {
+        match self.values[tensor.0 as usize] {
+            Values::Within(range) => Some(range),
+            Values::Unassigned | Values::Floats(_) | Values::Any => None,
+        }
+    }
+
+    /// `e`, where each float that is bounded is brought between its least and its greatest value, or is one of the two.
+    fn without_floats(&self, e: &Expr) -> Expr {
+        e.rewrite_loads(&mut |a| match self.values[a.buffer.0 as usize] {
+            Values::Floats(range) if a.guard.is_empty() => {
+                let dtype = self.tensors[a.buffer.0 as usize].dtype;
+                let [low, high] = [range.low, range.high].map(|v| Expr::Const(Scalar::of(dtype, v)));
+                match range.may_be_nan {
+                    true => Expr::binary(BinaryOp::Max, Expr::binary(BinaryOp::Min, Expr::Load(a), high), low),
+                    false => Expr::select(Expr::Const(Scalar::bool(true)), low, high),
+                }
+            }
+            _ => Expr::Load(a),
+        })
     }
 
     /// The tensors whose elements are bounded by more than their type, with the intervals.
@@ -102,6 +133,11 @@ impl<'a> ValueRanges<'a> {
         };
         (0..).map(BufferId).zip(&self.values).filter_map(of).collect()
     }
+}
+
+/// Returns true for the temporaries of floats that are looked at.
+fn is_float(decl: &TensorDecl) -> bool {
+    decl.role == Role::Temporary && decl.shape.is_empty() && matches!(decl.dtype, DType::F32 | DType::F64)
 }
 
 /// Returns true if each element of the tensor that a statement reads has been assigned before, in branches that are not taken too.
@@ -138,8 +174,9 @@ mod tests {
     use super::*;
 
     fn range(statements: &str) -> Option<Interval> {
+        let temporary = if statements.contains("f = ") { "f32 f" } else { "i32 t[N]" };
         let text =
-            format!("loop p(N = 100) {{ in f32 x[N]; in i32 q[N]; out i32 a[N]; temp i32 t[N];\n {statements} }}");
+            format!("loop p(N = 100) {{ in f32 x[N]; in i32 q[N]; out i32 a[N]; temp {temporary};\n {statements} }}");
         let scop = crate::poly::samples::loops(&text);
         let values = ValueRanges::new(&scop).unwrap();
         let a = (0..).map(BufferId).zip(&scop.tensors).find(|(_, t)| t.name == "a").unwrap().0;
@@ -155,6 +192,20 @@ mod tests {
         assert_eq!(range(chosen), Some((0, 15)));
         let chain = "for i in 0..N { t[i] = bit_and(q[i], 7)  a[i] = t[i] * 3 + 1 }";
         assert_eq!(range(chain), Some((1, 22)));
+    }
+
+    #[test]
+    fn floats_on_the_way_are_bounded() {
+        let limited = "for i in 0..N { f = max(0.0, min(7.9, x[i]))  f = f * 0.5  a[i] = i32(f) }";
+        assert_eq!(range(limited), Some((0, 3)));
+        let of_index = "for i in 0..N { f = f32(i) * 0.037  a[i] = i32(floor(f)) }";
+        assert_eq!(range(of_index), Some((0, 3)));
+        let all = Some((i64::from(i32::MIN), i64::from(i32::MAX)));
+        assert_eq!(range("for i in 0..N { f = min(7.9, x[i])  a[i] = i32(f) }"), Some((i64::from(i32::MIN), 7)));
+        assert_eq!(range("for i in 0..N { f = x[i] * 2  a[i] = i32(f) }"), all);
+        assert_eq!(range("for i in 0..N { if i > 0 a[i] = i32(f)  f = 2.5 }"), Some((2, 2)));
+        // what grows
+        assert_eq!(range("f = 0  for i in 0..N { f += 1  a[i] = i32(f) }"), None);
     }
 
     #[test]
