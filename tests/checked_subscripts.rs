@@ -108,3 +108,26 @@ fn floats_between_two_numbers_are_subscripts_inside() {
     assert_eq!(extremes(&text.replace("1.001", "1.0")), 2);
     assert_eq!(extremes(&text.replace("max(0.0, ", "max(-1.0, ")), 2);
 }
+
+/// Subscripts of indices alone, of a temporary that two loops use, are proven for the parts of the loops.
+#[test]
+fn subscripts_of_indices_are_proven_for_parts_of_loops() {
+    let text = "loop p(N = 64, L = 3) { in i32 x[N]\n out i32 y[N]\n temp i64 q, o
+        for s in 0..L {
+            for k in 0..N / 2 { q = bit_and(k, shl(1, 2 * s) - 1)  o = 2 * k - q
+                y[o] = x[k] + x[k + N / 2]  y[o + shl(1, 2 * s)] = x[k - q] }
+            for k in 0..N / 2 { q = k % shl(2, 2 * s)  o = 2 * k - q
+                y[o] = x[k] - x[k + N / 2]  y[o + shl(2, 2 * s)] = x[k - q] } } }";
+    assert_eq!(extremes(text), 0);
+    let x: Vec<i32> = (0..64).map(|k| k * k % 23).collect();
+    let mut y = [0; 64];
+    for k in 0..32 {
+        y[k] = x[k] - x[k + 32];
+        y[k + 32] = x[0];
+    }
+    check(text, &[("x", &i32s(&x))], &[&y]);
+    // one iteration leaves the array
+    let wrong = text.replace("y[o + shl(1, 2 * s)]", "y[o + shl(1, 2 * s) + 1]");
+    assert!(extremes(&wrong) > 0);
+    assert!(results(&wrong, &[("x", &i32s(&x))]).iter().all(|r| r.is_err()));
+}

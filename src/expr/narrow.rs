@@ -80,6 +80,15 @@ pub fn shifted(left: bool, x: Interval, amounts: Interval) -> Option<Interval> {
     Some((i64::try_from(*ends.iter().min()?).ok()?, i64::try_from(*ends.iter().max()?).ok()?))
 }
 
+/// The interval of the bits that numbers of two intervals share; none of them is negative. The bits before the first one that an interval leaves open are those
+/// of its ends.
+fn common_bits(x: Interval, y: Interval) -> Interval {
+    let open = |(low, high): Interval| u64::MAX.checked_shr((low ^ high).leading_zeros()).unwrap_or(0) as i64;
+    let least = (x.0 & !open(x)) & (y.0 & !open(y));
+    let most = (x.1 | open(x)) & (y.1 | open(y));
+    (least, most.min(x.1).min(y.1))
+}
+
 /// The divisor of a quotient or a remainder that takes no division: a constant but 0 that the type holds.
 pub fn constant_divisor(op: BinaryOp, b: &Expr) -> Option<i64> {
     let divisor = constant(b).filter(|d| *d != 0 && *d != i64::MIN)?;
@@ -210,7 +219,10 @@ impl Names<'_> {
         let (x, y) = (self.range(a)?, self.range(b)?);
         match op {
             BinaryOp::Add => x.0.checked_add(y.0).zip(x.1.checked_add(y.1)),
-            BinaryOp::Sub => x.0.checked_sub(y.1).zip(x.1.checked_sub(y.0)),
+            BinaryOp::Sub => {
+                let low = x.0.checked_sub(y.1)?;
+                Some(self.difference_of_part(a, b).map_or(low, |least| least.max(low))).zip(x.1.checked_sub(y.0))
+            }
             BinaryOp::Mul => {
                 let corners = [(x.0, y.0), (x.0, y.1), (x.1, y.0), (x.1, y.1)];
                 let corners = corners.map(|(a, b)| a.checked_mul(b)).into_iter().collect::<Option<Vec<i64>>>()?;
@@ -218,7 +230,7 @@ impl Names<'_> {
             }
             BinaryOp::Min => Some((x.0.min(y.0), x.1.min(y.1))),
             BinaryOp::Max => Some((x.0.max(y.0), x.1.max(y.1))),
-            BinaryOp::And if x.0 >= 0 && y.0 >= 0 => Some((0, x.1.min(y.1))),
+            BinaryOp::And if x.0 >= 0 && y.0 >= 0 => Some(common_bits(x, y)),
             BinaryOp::And if x.0 >= 0 => Some((0, x.1)),
             BinaryOp::And if y.0 >= 0 => Some((0, y.1)),
             BinaryOp::Or | BinaryOp::Xor if x.0 >= 0 && y.0 >= 0 => {
@@ -235,9 +247,29 @@ impl Names<'_> {
             BinaryOp::Div if y.0 > 0 => {
                 Some((x.0 / if x.0 < 0 { y.0 } else { y.1 }, x.1 / if x.1 < 0 { y.1 } else { y.0 }))
             }
+            BinaryOp::Mod if y.0 > 0 && y.0 == y.1 && x.0.div_euclid(y.0) == x.1.div_euclid(y.0) => {
+                Some((x.0.rem_euclid(y.0), x.1.rem_euclid(y.0)))
+            }
+            BinaryOp::Mod if y.0 > 0 && x.0 >= 0 => Some((0, x.1.min(y.1 - 1))),
             BinaryOp::Mod if y.0 > 0 => Some((0, y.1 - 1)),
             _ => None,
         }
+    }
+
+    /// A lower bound of a form less some bits, or a remainder, of another form that is not negative: these are at most the form.
+    fn difference_of_part(&self, a: &Expr, b: &Expr) -> Option<i64> {
+        let Expr::Index(a) = a else { return None };
+        let part = match b {
+            Expr::Binary(BinaryOp::And, part, of) | Expr::Binary(BinaryOp::And, of, part)
+                if matches!(**part, Expr::Index(_)) && !matches!(**of, Expr::Index(_)) =>
+            {
+                part
+            }
+            Expr::Binary(BinaryOp::Mod, part, divisor) if self.range(divisor)?.0 > 0 => part,
+            _ => return None,
+        };
+        let Expr::Index(part) = &**part else { return None };
+        ((self.bounds)(part).0 >= 0).then(|| (self.bounds)(&a.add_scaled(part, -1)).0)
     }
 
     /// Bytes of the widest lane that evaluating a narrow expression needs, 1 or 2; `None` where it needs wider ones: for other

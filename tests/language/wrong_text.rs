@@ -343,9 +343,9 @@ fn subscripts_that_may_be_outside() {
         "A[i*i] = 1",
     );
     says(
-        "def f(f32(N) X) -> (Y) { Y(i) = X(i / 2) + X(3 - i) where i in 0..N Z(i) = X(i % 9) where i in 0..N }",
-        "subscript 0 of `X` may be from 0 to 8, outside of 0..8",
-        "Z(i) = X(i % 9) where i in 0..N",
+        "def f(f32(N) X) -> (Y) { Y(i) = X(i / 2) + X(3 - i) where i in 0..N Z(i) = X((i + 1) % 9) where i in 0..N }",
+        "subscript 0 of `X` may be from 1 to 8, outside of 0..8",
+        "Z(i) = X((i + 1) % 9) where i in 0..N",
     );
     says(
         "def f(f64(N) A, i64(N) B) -> (Y) { Y(i) = A(B(i) * B(7 - i)) where i in 0..N }",

@@ -45,6 +45,7 @@ pub fn unbounded_subscript(program: &Program) -> Option<(usize, Error)> {
 /// Returns true if `value`, over these iterators, lies in `0..extent` whatever the data are.
 pub fn is_inside(tensors: &[TensorDecl], iterators: &[Iterator], value: &Expr, extent: i64) -> bool {
     operations_range(tensors, iterators, value).is_some_and(|(low, high)| 0 <= low && high < extent)
+        || is_inside_by_parts(tensors, iterators, value, extent)
 }
 
 /// Adds the ranges that the subscripts of one definition need.
@@ -116,7 +117,8 @@ fn range_of(
         |why: &str| Err(Error::Unsupported(format!("subscripts of `{}`, dimension {d}: {why}", tensor.name)));
     let (of_data, (least, most)) = without_iterators(iterators, value);
     let known = operations_range(&program.tensors, iterators, value);
-    let inside = known.is_some_and(|(low, high)| 0 <= low && high < tensor.shape[d]);
+    let inside = known.is_some_and(|(low, high)| 0 <= low && high < tensor.shape[d])
+        || is_inside_by_parts(&program.tensors, iterators, value, tensor.shape[d]);
     let function = function_of(program, program.definitions.len(), &of_data);
     if inside && (function.as_ref().is_none_or(|f| !f.is_whole) || (least, most) != (0, 0)) {
         return Ok(None);
@@ -201,6 +203,43 @@ pub(super) fn operations_range(tensors: &[TensorDecl], iterators: &[Iterator], v
         if iterators.is_empty() && !a.is_constant() { (i64::MIN, i64::MAX) } else { a.bounds(ranges(iterators)) }
     };
     range_over_elements(&|b| tensors[b.0 as usize].dtype, &elements, &bounds, value)
+}
+
+/// Parts of the box of a subscript's iterators that are looked at, at most. Unmeasured.
+const PARTS: usize = 1000;
+
+/// Returns true if a subscript of indices alone is inside in each part of the box of its iterators: halves of it, of the shortest side that is left,
+/// until the intervals of its operations say so.
+fn is_inside_by_parts(tensors: &[TensorDecl], iterators: &[Iterator], value: &Expr, extent: i64) -> bool {
+    if iterators.is_empty() || value.any(&mut |e| matches!(e, Expr::Load(_))) {
+        return false;
+    }
+    let mut used = vec![false; iterators.len()];
+    value.any(&mut |e| {
+        if let Expr::Index(a) = e {
+            a.terms.iter().for_each(|t| used[t.0.0 as usize] = true);
+        }
+        false
+    });
+    let sides = iterators.iter().zip(used).map(|(it, used)| if used { (0, it.extent - 1) } else { (0, 0) });
+    let mut open: Vec<Vec<Interval>> = vec![sides.collect()];
+    for _ in 0..PARTS {
+        let Some(part) = open.pop() else { return true };
+        let bounds = |a: &Affine| a.bounds(|v| part[v.0 as usize]);
+        let range = range_over_elements(&|b| tensors[b.0 as usize].dtype, &|_| None, &bounds, value);
+        if range.is_some_and(|(low, high)| 0 <= low && high < extent) {
+            continue;
+        }
+        let sides = part.iter().enumerate().filter(|(_, side)| side.0 < side.1);
+        let Some((v, &(low, high))) = sides.min_by_key(|(_, side)| side.1 - side.0) else { return false };
+        let middle = low + (high - low) / 2;
+        for half in [(low, middle), (middle + 1, high)] {
+            let mut halved = part.clone();
+            halved[v] = half;
+            open.push(halved);
+        }
+    }
+    false
 }
 
 #[cfg(test)]
