@@ -3,7 +3,8 @@
 //! In: a dividend in lanes and a constant that is not 0. Out: the quotient towards zero, or the remainder with the sign of the
 //! divisor. A quotient of n bits is the upper part of a product with 2^s / d rounded up (Granlund and Montgomery, Division by
 //! invariant integers using multiplication, 1994), of the magnitude of the dividend, with the sign put back. The interval of the
-//! dividend often allows a short factor.
+//! dividend often allows a short factor. Of 64 bits, which have no upper half of a product in lanes, the product in f64 is off by
+//! less than one, and the remainder tells by its sign what to correct. A remainder of less than twice the divisor is a difference.
 
 use crate::codegen::select::state::{Selected, Selector, Val};
 use crate::codegen::vcode::{Lane, ShiftOp, VBinary, VUnary};
@@ -51,8 +52,22 @@ fn wraps(dtype: DType, divisor: i64) -> bool {
     dtype == DType::I64 && divisor == -1
 }
 
+/// Quotients below it are off by less than a half after three roundings in f64.
+const NEAREST: u64 = 1 << 50;
+
+/// Returns true for dividends that a product in f64 does not divide exactly.
+fn is_long(lane: Lane, range: Interval) -> bool {
+    lane == Lane::I64 && magnitude(range) >= 1 << 33
+}
+
+/// Returns true if a remainder is the dividend or that less the divisor.
+fn is_reduced_once(lane: Lane, range: Interval, divisor: i64) -> bool {
+    let held = lane == Lane::I64 || lane == Lane::I32 && range.1 <= i32::MAX.into();
+    held && divisor > 0 && range.0 >= 0 && range.1 / 2 < divisor
+}
+
 impl Selector<'_> {
-    /// `a / divisor` or `a % divisor`, the dividend within `range`; `None` for quotients of 64 bits that are not shifts.
+    /// `a / divisor` or `a % divisor`, the dividend within its interval; `None` for u64, and for divisors that the lanes do not hold.
     pub fn divided_by_constant(&mut self, op: BinaryOp, a: &Expr, divisor: i64) -> Selected<Option<Val>> {
         let range = self.range(a);
         let a = self.value(a)?;
@@ -65,6 +80,16 @@ impl Selector<'_> {
         if op == BinaryOp::Mod && divisor > 0 && divisor.count_ones() == 1 {
             let mask = self.integer_like(a, divisor - 1);
             return Ok(Some(self.vector_binary(VBinary::And, a, mask)));
+        }
+        if op == BinaryOp::Mod && is_reduced_once(a.lane, range, divisor) {
+            let factor = self.integer_like(a, divisor);
+            let less = self.vector_binary(VBinary::Sub, a, factor);
+            let zero = self.integer_like(a, 0);
+            let below = self.vector_compare(CompareOp::Lt, less, zero);
+            return Ok(Some(self.vector_select(below, a, less)));
+        }
+        if is_long(a.lane, range) && !divisor.unsigned_abs().is_power_of_two() {
+            return self.long_division(op, a, range, divisor).map(Some);
         }
         let Some(quotient) = self.constant_quotient(a, range, divisor)? else { return Ok(None) };
         // the quotient by -1 of the least number alone is beyond the type
@@ -81,6 +106,60 @@ impl Selector<'_> {
         let opposite = self.vector_compare(if divisor > 0 { CompareOp::Lt } else { CompareOp::Gt }, remainder, zero);
         let step = self.vector_binary(VBinary::And, Val { lane: a.lane, dtype: a.dtype, ..opposite }, factor);
         Ok(Some(self.vector_binary(VBinary::Add, remainder, step)))
+    }
+
+    /// As [`Selector::divided_by_constant`] in lanes of 64 bits, of any dividend.
+    fn long_division(&mut self, op: BinaryOp, a: Val, range: Interval, divisor: i64) -> Selected<Val> {
+        let size = divisor.unsigned_abs();
+        let (mut quotient, mut remainder) = self.nearest_quotient(a, size, magnitude(range))?;
+        if magnitude(range) / size >= NEAREST {
+            // what the first one leaves is short
+            let (more, rest) = self.nearest_quotient(remainder, size, size + (1 << 13))?;
+            (quotient, remainder) = (self.vector_binary(VBinary::Add, quotient, more), rest);
+        }
+        let zero = self.integer_like(a, 0);
+        let compare = |s: &mut Self, op, v| Val { dtype: a.dtype, ..s.vector_compare(op, v, zero) };
+        if op == BinaryOp::Mod {
+            let opposite = compare(self, if divisor > 0 { CompareOp::Lt } else { CompareOp::Gt }, remainder);
+            let factor = self.integer_like(a, divisor);
+            let moved = self.vector_binary(VBinary::Add, remainder, factor);
+            return Ok(self.vector_select(opposite, moved, remainder));
+        }
+        // towards zero the remainder has the sign of the dividend; a mask is -1
+        let below = compare(self, CompareOp::Lt, remainder);
+        if range.0 >= 0 {
+            quotient = self.vector_binary(VBinary::Add, quotient, below);
+        } else {
+            let (above, negative) = (compare(self, CompareOp::Gt, remainder), compare(self, CompareOp::Lt, a));
+            let less = self.vector_binary(VBinary::AndNot, negative, below);
+            let more = self.vector_binary(VBinary::And, negative, above);
+            quotient = self.vector_binary(VBinary::Add, quotient, less);
+            quotient = self.vector_binary(VBinary::Sub, quotient, more);
+        }
+        Ok(if divisor > 0 { quotient } else { self.vector_binary(VBinary::Sub, zero, quotient) })
+    }
+
+    /// The integer next to the product of `a`, of a magnitude up to `most`, and the inverse in f64, and what `a` has beyond it: less than
+    /// the divisor, of either sign, where the quotient is below [`NEAREST`]. Three roundings, of `a`, of the inverse and of the product, are
+    /// an error of 3·2^-53 of the quotient; beyond it an error of 3·2^-53 of `a` comes to that. The sum of a quotient below
+    /// [`NEAREST`] and 1.5·2^52 is rounded to an integer, which stands in its lowest bits.
+    fn nearest_quotient(&mut self, a: Val, divisor: u64, most: u64) -> Selected<(Val, Val)> {
+        let wide = self.converted(a, Lane::F64);
+        let inverse = self.number(wide, 1.0 / divisor as f64);
+        let quotient = if most / divisor < NEAREST {
+            const SHIFT: f64 = 1.5 * (1u64 << 52) as f64;
+            let shift = self.number(wide, SHIFT);
+            let sum = self.fused(wide, inverse, shift, false);
+            let bits = self.integer_like(a, SHIFT.to_bits() as i64);
+            self.vector_binary(VBinary::Sub, Val { lane: a.lane, dtype: a.dtype, ..sum }, bits)
+        } else {
+            let product = self.vector_binary(VBinary::Mul, wide, inverse);
+            let whole = self.vector_unary(VUnary::Round, product);
+            Val { dtype: a.dtype, ..self.converted(whole, a.lane) }
+        };
+        let factor = self.integer_like(a, divisor as i64);
+        let back = self.vector_binary(VBinary::Mul, quotient, factor);
+        Ok((quotient, self.vector_binary(VBinary::Sub, a, back)))
     }
 
     fn integer_like(&mut self, like: Val, v: i64) -> Val {
@@ -104,7 +183,7 @@ impl Selector<'_> {
                 }),
                 None => self.quotient_in_f64(a, size)?,
             },
-            Lane::I64 if magnitude(range) < 1 << 33 => self.quotient_in_f64(a, size)?,
+            Lane::I64 => self.quotient_in_f64(a, size)?,
             _ => return Ok(None),
         };
         if divisor > 0 {

@@ -580,6 +580,7 @@ fn scalar_statements_compute_in_one_lane() {
 }
 
 mod literals;
+mod long_quotients;
 mod narrow;
 mod pairs;
 mod waves;
