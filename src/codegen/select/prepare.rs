@@ -7,6 +7,7 @@
 use crate::codegen::Target;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::access::compared_with_lane;
+use crate::codegen::select::conditional_stores;
 use crate::codegen::select::expansion_cost::constant_range;
 use crate::codegen::select::guarded_updates;
 use crate::codegen::select::masked_stores::stores_where;
@@ -47,6 +48,7 @@ pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
     };
     let body = recorded_subscripts::join(&mut nest, body);
     let body = guarded_updates::branch(&mut nest, body);
+    let body = conditional_stores::branch(&mut nest, body);
     let body = narrow_loops(&nest, &mut Facts::new(nest.vars.len()), &body);
     let body = split_sums(&mut nest, target, body);
     vector_widths(&nest, &body, &mut Facts::new(nest.vars.len()), &mut widths);

@@ -394,7 +394,7 @@ impl<'a> Selector<'a> {
     }
 
     /// Facts about the variables of the nest as far as they are single values or intervals here.
-    fn facts_of_nest(&self) -> Facts {
+    pub(super) fn facts_of_nest(&self) -> Facts {
         let mut facts = Facts::new(self.env.len());
         for (v, a) in self.env.iter().enumerate() {
             facts.set_range(Var(v as u32), self.facts.bounds(a));

@@ -8,8 +8,8 @@ use crate::codegen::loopnest::BufferKind;
 use crate::codegen::select::access::memory_type;
 use crate::codegen::select::state::{Selected, Selector};
 use crate::codegen::select::tree::Node;
-use crate::codegen::select::value::{dtype_of, dtype_range};
-use crate::codegen::vcode::{GprOp, Lane, VType};
+use crate::codegen::select::value::{dtype_of, dtype_range, widest};
+use crate::codegen::vcode::{GprOp, Inst, Lane, VBinary, VType};
 use crate::expr::interval::{ceil_div, gcd};
 use crate::expr::narrow::shifted;
 use crate::expr::{Affine, BinaryOp, Bound, BufferId, CompareOp, Expr};
@@ -39,8 +39,24 @@ impl Selector<'_> {
         if let Some(a) = self.try_integer(e)? {
             return Ok(a);
         }
-        // computed as a vector, of which the first lane is the integer
         let saved = self.chunk;
+        if let Expr::Cast(DType::I64, condition) = e
+            && dtype_of(self.nest, condition) == DType::Bool
+        {
+            // in lanes as the statements around have them, which may compute the same
+            self.chunk.widest = widest(self.nest, &self.facts_of_nest(), &[], condition).max(4);
+            let mask = self.value(condition)?;
+            let lane = Lane::integer(mask.lane.bytes().max(4));
+            let mask_reg = self.mask_as(mask.reg, mask.lane, lane, mask.uniform);
+            let (one, ty) = (self.bits(lane, 1), self.ty(lane, mask.uniform));
+            let src = self.emit(|dst| Inst::VBinary { op: VBinary::And, dst, ty, a: mask_reg, b: one });
+            self.chunk = saved;
+            let var = self.fresh_var();
+            self.facts.set_range(var, (0, 1));
+            self.out.push(Node::FirstLane { var, ty: VType { lane, lanes: 1 }, src });
+            return Ok(Affine::var(var));
+        }
+        // computed as a vector, of which the first lane is the integer
         self.chunk.widest = 8;
         let v = self.value(e)?;
         let v = self.with_lane(v, Lane::I64)?;
