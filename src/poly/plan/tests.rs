@@ -574,3 +574,22 @@ fn what_takes_the_place_of_a_refused_default_keeps_the_limits_of_one_thread() {
     };
     assert_eq!([of_waves(1.1), of_waves(MOST_FOR_THREADS + 0.03)], [true, false]);
 }
+
+#[test]
+fn short_loops_around_gathers_are_unrolled_where_these_leave_a_loop() {
+    let unrolled = |read: &str, shape: &str| {
+        let (_, tiled, _) = planned(&format!(
+            "loop near(Q = 256, N = 500, L = 10) {{ in u32 q{shape}, d[N][L]  out i32 best[Q]  temp u32 v  temp i32 s
+             for i in 0..Q {{ best[i] = 10000  for j in 0..N {{ s = 0
+                 for l in 0..L {{ v = bit_xor(q{read}, d[j][l])  v = v - bit_and(shr(v, 1), 1431655765)
+                     v = bit_and(v, 858993459) + bit_and(shr(v, 2), 858993459)  v = bit_and(v + shr(v, 4), 252645135)
+                     s += i32(shr(v * 16843009, 24)) }}
+                 best[i] = min(best[i], s) }} }} }}"
+        ));
+        let mut rows = 0;
+        let is = |r: &&crate::poly::schedule::Row| r.kind == RowKind::Unroll && r.name == "l";
+        tiled.schedule.for_each_band(&mut |band| rows += band.rows.iter().filter(is).count());
+        rows > 0
+    };
+    assert_eq!([unrolled("[i][l]", "[Q][L]"), unrolled("[l][i]", "[L][Q]")], [true, false]);
+}

@@ -251,8 +251,8 @@ impl Bands<'_> {
         }
         if is_leaf
             && (rows.len() > 1 || !around.rows.is_empty())
-            && let Some(last) = rows.last_mut()
-            && self.is_short(last, &around)
+            && let Some((last, before)) = rows.split_last_mut()
+            && self.is_short(last, before.last().or(around.rows.last()), &around)
         {
             last.kind = RowKind::Unroll;
         }
