@@ -171,7 +171,7 @@ impl Selector<'_> {
         let positive = range.0 >= 0;
         let quotient = match a.lane {
             _ if size == 1 => a,
-            _ if size.is_power_of_two() => self.shifted_towards_zero(a, size.trailing_zeros() as u8, positive),
+            _ if size.is_power_of_two() => self.shifted_towards_zero(a, size.trailing_zeros() as u8, range),
             Lane::I16 | Lane::U16 => {
                 self.of_magnitude(a, positive, &mut |s, x| s.word_quotient(x, magnitude(range), size))
             }
@@ -193,13 +193,17 @@ impl Selector<'_> {
         Ok(Some(self.vector_binary(VBinary::Sub, zero, quotient)))
     }
 
-    /// `a / 2^bits`.
-    fn shifted_towards_zero(&mut self, a: Val, bits: u8, positive: bool) -> Val {
-        if positive {
+    /// `a / 2^bits`. The upper bits of a number that has fewer are its sign.
+    fn shifted_towards_zero(&mut self, a: Val, bits: u8, range: Interval) -> Val {
+        if range.0 >= 0 {
             return self.shift(ShiftOp::RightLogical, a, bits);
         }
         let lane_bits = 8 * a.lane.bytes() as u8;
-        let sign = self.shift(ShiftOp::RightArithmetic, a, lane_bits - 1);
+        let most = i64::MAX >> (63 + bits - lane_bits);
+        let sign = match range.0 > -most && range.1 <= most {
+            true => a,
+            false => self.shift(ShiftOp::RightArithmetic, a, lane_bits - 1),
+        };
         let bias = self.shift(ShiftOp::RightLogical, sign, lane_bits - bits);
         let biased = self.vector_binary(VBinary::Add, a, bias);
         self.shift(ShiftOp::RightArithmetic, biased, bits)

@@ -9,6 +9,7 @@
 //! iterations of an innermost loop (`recurrence`), and when the registers suffice. Invariant: memory gets the same bytes.
 
 mod forms;
+mod low_bits;
 pub mod recurrence;
 
 use crate::codegen::Target;
@@ -43,6 +44,7 @@ pub fn move_integers(function: &mut Function, target: &Target) {
     let moved = within_registers(function, target, sets);
     if !moved.is_empty() {
         Rewriter::rewrite(function, &forms, &constants, moved);
+        low_bits::drop_extensions(function);
         drop_unread(function);
     }
 }
