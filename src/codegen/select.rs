@@ -72,6 +72,7 @@ pub mod tiles;
 pub mod tree;
 mod tree_height;
 mod turned_sums;
+mod unswitching;
 mod uses;
 pub mod value;
 mod waves;

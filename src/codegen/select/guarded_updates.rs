@@ -146,7 +146,7 @@ fn guarded(nest: &LoopNest, stmt: &Stmt) -> Option<(Guard, Stmt)> {
 }
 
 /// The operand that leaves an element as it is.
-fn unchanged(op: BinaryOp, dtype: DType) -> Option<Scalar> {
+pub(super) fn unchanged(op: BinaryOp, dtype: DType) -> Option<Scalar> {
     let negative = op == BinaryOp::Add && dtype.is_float();
     if negative { Some(Scalar::of(dtype, -0.0)) } else { Scalar::neutral(op, dtype).ok() }
 }

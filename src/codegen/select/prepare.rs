@@ -17,6 +17,7 @@ use crate::codegen::select::peeling::peel;
 use crate::codegen::select::recorded_subscripts;
 use crate::codegen::select::scalar_expansion;
 use crate::codegen::select::turned_sums;
+use crate::codegen::select::unswitching;
 use crate::codegen::select::value::{buffer_width, widest};
 use crate::codegen::select::wrapping;
 use crate::expr::interval::{Facts, ceil_div};
@@ -46,6 +47,7 @@ pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
         let (expanded, extents) = (FxHashSet::default(), FxHashMap::default());
         Preparer { nest: &mut nest, target, expanded, extents, private: &mut private }.legalize(body)
     };
+    let body = unswitching::unswitch(&mut nest, body);
     let body = recorded_subscripts::join(&mut nest, body);
     let body = guarded_updates::branch(&mut nest, body);
     let body = conditional_stores::branch(&mut nest, body);

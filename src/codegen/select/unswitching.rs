@@ -1,0 +1,254 @@
+//! Loop unswitching: branches around loops of which a condition decides whether they do anything.
+//!
+//! In: a nest. Out: a nest of the same meaning in which `for j { a[j] = select(c, v, a[j]); }`, where `c` is the same in all iterations, is `if c { for j { a[j] = v; } }`
+//! (Allen and Cocke, "A catalogue of optimizing transformations", 1971). A condition on data around a loop selects values after if-conversion, so that all
+//! transformations hold for it; here it skips the loop again. Of neighbouring loops that share the condition there is one branch. What stands in vector loops, and
+//! work that costs less than a branch that is predicted wrong now and then, stays.
+
+use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
+use crate::codegen::select::expansion_cost::{constant_range, cost};
+use crate::codegen::select::guarded_updates::unchanged;
+use crate::expr::interval::Facts;
+use crate::expr::logic::Condition as _;
+use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, Expr, UnaryOp, Var};
+use crate::runtime::DType;
+use rustc_hash::FxHashSet;
+
+/// Instructions of the least work that a branch skips. Unmeasured.
+const LEAST_WORK: i64 = 12;
+
+/// Puts loops inside of the phases of `nest` into branches. A phase stays one statement.
+pub fn unswitch(nest: &mut LoopNest, phases: Vec<Stmt>) -> Vec<Stmt> {
+    let facts = Facts::new(nest.vars.len());
+    phases.into_iter().map(|phase| inside(nest, phase, &facts)).collect()
+}
+
+/// A condition, and whether it holds.
+type Part = (Expr, bool);
+
+fn is_expanded(s: &Stmt) -> bool {
+    matches!(s, Stmt::Loop { kind: LoopKind::Vector | LoopKind::Unroll | LoopKind::Instruction(_), .. })
+}
+
+fn inside(nest: &mut LoopNest, stmt: Stmt, facts: &Facts) -> Stmt {
+    if is_expanded(&stmt) {
+        return stmt;
+    }
+    let mut facts = facts.clone();
+    stmt.enter(&mut facts);
+    stmt.map_body(|body| {
+        let (mut out, mut rest) = (vec![], body.into_iter().peekable());
+        while let Some(stmt) = rest.next() {
+            stmt.bind(&mut facts);
+            let mut shared = conditions(nest, &stmt, &facts);
+            if shared.is_empty() || !matches!(stmt, Stmt::Loop { .. }) {
+                out.push(inside(nest, stmt, &facts));
+                continue;
+            }
+            let mut group = vec![stmt];
+            while let Some(next) = rest.peek().filter(|next| matches!(next, Stmt::Loop { .. } | Stmt::Store { .. })) {
+                let more = conditions(nest, next, &facts);
+                let both: Vec<Part> = shared.iter().filter(|part| more.contains(part)).cloned().collect();
+                if both.is_empty() || both.iter().any(|part| reads(&part.0, &written(&group))) {
+                    break;
+                }
+                (shared, group) = (both, [group, rest.next().into_iter().collect()].concat());
+            }
+            if group.iter().map(work).sum::<i64>() < LEAST_WORK {
+                out.extend(group.into_iter().map(|s| inside(nest, s, &facts)));
+                continue;
+            }
+            let flag = nest.new_var("holds");
+            let (value, expected) = (flag_of(&shared), Bound::constant(1));
+            // a bool is 0 or 1 as it is
+            out.push(Stmt::Read { var: flag, value, range: (0, 1), checked: true, expected, recorded: None });
+            let group = group.into_iter().map(|s| without(s, &shared)).map(|s| inside(nest, s, &facts)).collect();
+            out.push(Stmt::If { conditions: vec![Affine::var(flag).offset(-1)], body: group });
+        }
+        out
+    })
+}
+
+/// Instructions of a statement, those of a loop that is not expanded often enough for any branch.
+fn work(s: &Stmt) -> i64 {
+    let mut total = cost(std::slice::from_ref(s));
+    s.visit(&mut |s| {
+        if let Stmt::Loop { lower, upper, .. } = s
+            && !is_expanded(s)
+        {
+            let iterations = constant_range(lower, upper).map_or(LEAST_WORK, |(first, end)| end - first);
+            total = total.max(iterations.min(LEAST_WORK) * cost(s.body()));
+        }
+    });
+    total
+}
+
+/// 1 where all conditions are as said.
+fn flag_of(parts: &[Part]) -> Expr {
+    Expr::cast(DType::I64, all_of(parts))
+}
+
+/// The conditions without which a statement changes nothing, and which it does not change: they may be read before it.
+fn conditions(nest: &LoopNest, s: &Stmt, facts: &Facts) -> Vec<Part> {
+    let Some(all) = needed(nest, s) else { return vec![] };
+    let (mut bound, written): (FxHashSet<Var>, _) = (FxHashSet::default(), written(std::slice::from_ref(s)));
+    s.visit(&mut |s| {
+        if let Stmt::Loop { var, .. } | Stmt::Let { var, .. } | Stmt::Read { var, .. } = s {
+            bound.insert(*var);
+        }
+    });
+    let varies = |a: &Affine| a.terms.iter().any(|t| bound.contains(&t.0));
+    let moves = |e: &Expr| {
+        e.any(&mut |e| match e {
+            Expr::Index(a) => varies(a),
+            Expr::Load(access) => access.affine_forms().any(varies) || !is_inside(nest, access, facts),
+            _ => false,
+        })
+    };
+    all.into_iter()
+        .filter(|(e, _)| e.any(&mut |e| matches!(e, Expr::Load(_))) && !moves(e) && !reads(e, &written))
+        .collect()
+}
+
+/// Returns true if an access is certain to be of an element, wherever it stands.
+fn is_inside(nest: &LoopNest, access: &Access, facts: &Facts) -> bool {
+    let shape = &nest.buffer(access.buffer).shape;
+    let lies = |(i, &extent): (&crate::expr::Index, &i64)| {
+        i.affine().is_some_and(|a| {
+            let (low, high) = facts.bounds(a);
+            low >= 0 && high < extent
+        })
+    };
+    access.guard.is_empty() && access.index.iter().zip(shape).all(lies)
+}
+
+/// The parts of conditions that all stores of a statement select by; `None` where some store does not, or there is none.
+fn needed(nest: &LoopNest, s: &Stmt) -> Option<Vec<Part>> {
+    match s {
+        Stmt::Store { buffer, index, value: Expr::Select(condition, yes, no), reduce } => {
+            let stays = |e: &Expr| match (reduce, e) {
+                (Some(op), Expr::Const(c)) => unchanged(*op, nest.buffer(*buffer).dtype) == Some(*c),
+                (None, Expr::Load(a)) => a.buffer == *buffer && a.index == *index && a.guard.is_empty(),
+                _ => false,
+            };
+            let truth = if stays(no) { true } else { stays(yes).then_some(false)? };
+            Some(condition.parts(truth).into_iter().map(|(e, holds)| (e.clone(), holds)).collect())
+        }
+        Stmt::Let { .. } | Stmt::Store { .. } => None,
+        Stmt::Read { .. } => None,
+        Stmt::Loop { kind: LoopKind::Instruction(_), .. } => None,
+        Stmt::Loop { body, .. } | Stmt::If { body, .. } => {
+            let stores = body.iter().filter(|s| !matches!(s, Stmt::Let { .. } | Stmt::Read { recorded: None, .. }));
+            let mut all: Option<Vec<Part>> = None;
+            for s in stores {
+                let parts = needed(nest, s)?;
+                all = Some(match all {
+                    None => parts,
+                    Some(before) => before.into_iter().filter(|part| parts.contains(part)).collect(),
+                });
+            }
+            all.filter(|parts| !parts.is_empty())
+        }
+    }
+}
+
+/// A statement where the conditions hold.
+fn without(s: Stmt, said: &[Part]) -> Stmt {
+    match s {
+        Stmt::Store { buffer, index, value: Expr::Select(condition, yes, no), reduce } => {
+            let is_said = |(e, holds): (&Expr, bool)| said.iter().any(|part| part.0 == *e && part.1 == holds);
+            let truth = condition.parts(true).into_iter().any(is_said);
+            let parts = condition.parts(truth).into_iter().filter(|&part| !is_said(part));
+            let rest: Vec<Part> = parts.map(|(e, holds)| (e.clone(), holds)).collect();
+            let (value, otherwise) = if truth { (*yes, *no) } else { (*no, *yes) };
+            let value = match rest.is_empty() {
+                true => value,
+                false => Expr::select(all_of(&rest), value, otherwise),
+            };
+            Stmt::Store { buffer, index, value, reduce }
+        }
+        s => s.map_body(|body| body.into_iter().map(|s| without(s, said)).collect()),
+    }
+}
+
+fn all_of(parts: &[Part]) -> Expr {
+    let said = |(e, holds): &Part| if *holds { e.clone() } else { Expr::unary(UnaryOp::Not, e.clone()) };
+    parts.iter().map(said).reduce(|a, b| Expr::binary(BinaryOp::And, a, b)).expect("some part")
+}
+
+fn written(group: &[Stmt]) -> FxHashSet<BufferId> {
+    let mut out = FxHashSet::default();
+    group.iter().for_each(|s| {
+        s.visit(&mut |s| match s {
+            Stmt::Store { buffer, .. } => drop(out.insert(*buffer)),
+            Stmt::Read { recorded: Some(extremes), .. } => out.extend(extremes),
+            _ => {}
+        })
+    });
+    out
+}
+
+fn reads(e: &Expr, written: &FxHashSet<BufferId>) -> bool {
+    e.any(&mut |e| matches!(e, Expr::Load(a) if written.contains(&a.buffer)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unswitch;
+    use crate::codegen::loopnest::{parse, verify};
+    use crate::codegen::select::tests::check;
+
+    /// The body of a loop over `i`, unswitched.
+    fn unswitched(body: &str) -> String {
+        let text = format!(
+            "kernel h {{ P: i32[40] argument 0; X: f32[40] argument 1; A: f32[40] argument 2 written; C: f32[9][40] argument 3 written; c: bool[1] local;
+             parallel once in 0..1 {{ for i in 0..9 {{ c[0] = gt(X[i], f32(0.0)); {body} }} }} }}"
+        );
+        let mut nest = parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        check(&nest, 3);
+        let body = std::mem::take(&mut nest.body);
+        nest.body = unswitch(&mut nest, body);
+        verify::verify(&nest).unwrap_or_else(|e| panic!("{e}\n{nest}"));
+        check(&nest, 3);
+        let text = nest.to_string();
+        text.split_once("f32(0.0));").map_or(text.clone(), |t| t.1.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn loops_that_do_nothing_are_skipped() {
+        let text = unswitched(
+            "for j in 0..40 { A[j] = select(c[0], X[j], A[j]); C[i][j] add = select(c[0], X[i], f32(-0.0)); }",
+        );
+        let branch = "let holds = within(cast i64(c[0]), 0, 1) about 1; if holds - 1 >= 0 {";
+        assert!(text.contains(&format!("{branch} for j in 0..40 {{ A[j] = X[j]; C[i][j] add = X[i]; }} }}")), "{text}");
+        // the other branch, and a part of a condition
+        let text = unswitched("for j in 0..40 { A[j] = select(or(c[0], lt(P[j], i32(3))), A[j], X[j]); }");
+        assert!(text.contains("cast i64(not(c[0]))"), "{text}");
+        assert!(text.contains("A[j] = select(not(lt(P[j], i32(3))), X[j], A[j]);"), "{text}");
+    }
+
+    #[test]
+    fn neighbouring_loops_share_a_branch() {
+        let loops = "vector j in 0..32 { C[i][j] = select(gt(P[i], i32(0)), (C[i][j] + C[0][j]), C[i][j]); }
+            vector k in 0..8 { C[i][k + 32] = select(gt(P[i], i32(0)), (C[i][k + 32] + C[0][k + 32]), C[i][k + 32]); }";
+        let text = unswitched(loops);
+        assert_eq!((text.matches("if holds").count(), text.matches("= select").count()), (1, 0), "{text}");
+    }
+
+    #[test]
+    fn what_a_loop_changes_stays() {
+        for body in [
+            // the condition is written, differs from one iteration to the next, or is that of some stores alone
+            "for j in 0..40 { A[j] = select(gt(A[i], f32(0.0)), X[j], A[j]); }",
+            "for j in 0..40 { A[j] = select(gt(X[j], f32(0.0)), X[i], A[j]); }",
+            "for j in 0..40 { A[j] = select(c[0], X[j], A[j]); C[i][j] = X[j]; }",
+            // the element may be outside where the loop is empty
+            "for j in i..4 { A[j] = select(gt(X[12*i], f32(0.0)), X[j], A[j]); }",
+            // little work
+            "for j in 0..2 { A[j] = select(c[0], X[j], A[j]); }",
+        ] {
+            let text = unswitched(body);
+            assert!(!text.contains("holds"), "{text}");
+        }
+    }
+}
