@@ -2,7 +2,7 @@
 //!
 //! In: intervals of operands. Out: one with every value that an operation has, in whatever order sums and products are taken: extremes,
 //! magnitudes and roundings to integers keep the order of numbers and are exact, sums, products and quotients have room for the rounding of each way to compute them.
-//! What may be infinite, or is of 16 bits, is unknown until a minimum or a maximum limits it. Invariant: a value outside of the interval is not-a-number, and only where that is said.
+//! Values that may be infinite, or are of 16 bits, are unknown until a minimum or a maximum limits them. Invariant: a value outside of the interval is not-a-number, and only where that is said.
 
 use crate::expr::{BinaryOp, UnaryOp};
 use crate::runtime::DType;

@@ -2,7 +2,7 @@
 //!
 //! In: a loop program. Out: the same program, where two assignments to a temporary without dimensions write two temporaries unless a read may
 //! see the value of either. The first live range keeps the name, and so does one that a read before any assignment sees; statements keep their names.
-//! What is known of one value, its interval or the iteration that it is for, then holds for it alone (renaming: R. Cytron, J. Ferrante, "What's in a name? The value
+//! Its interval, and the iteration that it is for, are those of one value alone then (renaming: R. Cytron, J. Ferrante, "What's in a name? The value
 //! of renaming for parallelism detection and storage allocation", ICPP 1987). Assignments that reach a read are one live range, as is an update with what it updates.
 
 use super::syntax::{Access, Array, Assign, Body, Program, Statement};
@@ -16,7 +16,7 @@ pub fn renamed(program: &Program) -> Option<Program> {
     let mut ranges = LiveRanges::of(arrays, statements);
     let mut taken: BTreeSet<String> = arrays.iter().map(|a| a.name.text.clone()).collect();
     taken.extend(parameters.iter().map(|p| p.name.text.clone()));
-    indices(statements, &mut taken);
+    taken.extend(indices(statements));
     let added = ranges.choose_names(arrays, taken);
     if added.is_empty() {
         return None;
@@ -39,46 +39,52 @@ pub fn assigned_before_read(program: &Program) -> BTreeSet<String> {
 /// The number of times that statements name each name, as a target or in an expression.
 pub fn occurrences(statements: &[Statement]) -> BTreeMap<String, usize> {
     let mut out = BTreeMap::new();
-    count(statements, &mut out);
+    visit(statements, &mut |s| {
+        let mut add = |name: &str| *out.entry(name.to_string()).or_default() += 1;
+        for e in expressions(s) {
+            e.visit(&mut |e| {
+                if let Kind::Name(name) | Kind::Element(Name { text: name, .. }, _) = &e.kind {
+                    add(name);
+                }
+            });
+        }
+        if let Statement::Assign(a) = s {
+            add(&a.target.text);
+        }
+    });
     out
 }
 
-fn count(statements: &[Statement], out: &mut BTreeMap<String, usize>) {
-    let mut named = |e: &Text| {
-        e.visit(&mut |e| {
-            if let Kind::Name(name) | Kind::Element(Name { text: name, .. }, _) = &e.kind {
-                *out.entry(name.clone()).or_default() += 1;
-            }
-        });
-    };
+/// Calls `f` on all statements, outer ones first.
+fn visit<'s>(statements: &'s [Statement], f: &mut impl FnMut(&'s Statement)) {
     for s in statements {
+        f(s);
         match s {
-            Statement::For { range, .. } => [&range.lower, &range.upper].into_iter().for_each(&mut named),
-            Statement::If { condition, .. } => named(condition),
-            Statement::Assign(a) => a.subscripts.iter().chain([&a.value]).for_each(&mut named),
-        }
-    }
-    for s in statements {
-        match s {
-            Statement::For { body, .. } => count(body, out),
-            Statement::If { body, otherwise, .. } => [body, otherwise].into_iter().for_each(|block| count(block, out)),
-            Statement::Assign(a) => *out.entry(a.target.text.clone()).or_default() += 1,
+            Statement::For { body, .. } => visit(body, f),
+            Statement::If { body, otherwise, .. } => [body, otherwise].into_iter().for_each(|block| visit(block, f)),
+            Statement::Assign(_) => {}
         }
     }
 }
 
-/// Adds the indices of loops.
-fn indices(statements: &[Statement], out: &mut BTreeSet<String>) {
-    for s in statements {
-        match s {
-            Statement::For { index, body, .. } => {
-                out.insert(index.text.clone());
-                indices(body, out);
-            }
-            Statement::If { body, otherwise, .. } => [body, otherwise].iter().for_each(|block| indices(block, out)),
-            Statement::Assign(_) => {}
-        }
+/// The expressions of a statement itself.
+fn expressions(s: &Statement) -> Vec<&Text> {
+    match s {
+        Statement::For { range, .. } => vec![&range.lower, &range.upper],
+        Statement::If { condition, .. } => vec![condition],
+        Statement::Assign(a) => a.subscripts.iter().chain([&a.value]).collect(),
     }
+}
+
+/// The indices of loops.
+fn indices(statements: &[Statement]) -> BTreeSet<String> {
+    let mut out = BTreeSet::new();
+    visit(statements, &mut |s| {
+        if let Statement::For { index, .. } = s {
+            out.insert(index.text.clone());
+        }
+    });
+    out
 }
 
 /// The purpose of a walk over the statements.
@@ -113,9 +119,8 @@ struct LiveRanges {
 
 impl LiveRanges {
     fn of(arrays: &[Array], statements: &mut [Statement]) -> LiveRanges {
-        let mut other = BTreeSet::new();
-        indices(statements, &mut other);
-        with_dimensions(statements, &mut other);
+        let mut other = indices(statements);
+        other.extend(with_dimensions(statements));
         let is_variable = |a: &&Array| {
             let once = arrays.iter().filter(|b| b.name == a.name).count() == 1;
             a.access == Some(Access::Temporary) && a.shape.is_empty() && once && !other.contains(&a.name.text)
@@ -264,31 +269,23 @@ fn merge(values: &mut Values, others: Values) {
 }
 
 /// Names that have subscripts.
-fn with_dimensions(statements: &[Statement], out: &mut BTreeSet<String>) {
-    let mut named = |e: &Text| {
-        e.visit(&mut |e| {
-            if let Kind::Element(name, _) = &e.kind {
-                out.insert(name.text.clone());
-            }
-        });
-    };
-    for s in statements {
-        match s {
-            Statement::For { range, .. } => [&range.lower, &range.upper].into_iter().for_each(&mut named),
-            Statement::If { condition, .. } => named(condition),
-            Statement::Assign(a) => a.subscripts.iter().chain([&a.value]).for_each(&mut named),
+fn with_dimensions(statements: &[Statement]) -> BTreeSet<String> {
+    let mut out = BTreeSet::new();
+    visit(statements, &mut |s| {
+        for e in expressions(s) {
+            e.visit(&mut |e| {
+                if let Kind::Element(name, _) = &e.kind {
+                    out.insert(name.text.clone());
+                }
+            });
         }
-    }
-    for s in statements {
-        match s {
-            Statement::For { body, .. } => with_dimensions(body, out),
-            Statement::If { body, otherwise, .. } => {
-                [body, otherwise].iter().for_each(|block| with_dimensions(block, out));
-            }
-            Statement::Assign(a) if !a.subscripts.is_empty() => _ = out.insert(a.target.text.clone()),
-            Statement::Assign(_) => {}
+        if let Statement::Assign(a) = s
+            && !a.subscripts.is_empty()
+        {
+            out.insert(a.target.text.clone());
         }
-    }
+    });
+    out
 }
 
 #[cfg(test)]
