@@ -169,26 +169,14 @@ impl Conversion<'_> {
 
     /// Returns true if the program writes an array that `e` reads.
     fn is_written(&self, e: &Text) -> bool {
-        let mut written = false;
-        e.visit(&mut |e| {
-            written |= matches!(&e.kind, Kind::Element(Name { text: name, .. }, _) | Kind::Name(name) if self.written.contains(name));
-        });
-        written
+        name_among(e, &|name| self.written.contains(name)).is_some()
     }
 
     /// Refuses bounds from what the loop itself writes: a loop has the bounds that there are when it begins.
     fn not_written_in(&self, bounds: Bounds, body: &[Statement]) -> Checked<()> {
         let written: BTreeSet<&str> = assignments(body).iter().map(|a| &*a.target.text).collect();
         for bound in bounds.into_iter().flatten() {
-            let mut found = None;
-            bound.visit(&mut |e| {
-                if let Kind::Element(Name { text: name, .. }, _) | Kind::Name(name) = &e.kind
-                    && written.contains(&**name)
-                {
-                    found = Some(name.clone());
-                }
-            });
-            if let Some(name) = found {
+            if let Some(name) = name_among(bound, &|name| written.contains(name)) {
                 let message = format!(
                     "the bound `{}` is from `{name}`, which the loop writes: keep the bound in a temporary that is assigned before the loop",
                     self.scope().show(bound)
@@ -539,6 +527,19 @@ impl Conversion<'_> {
         let scope = Scope::new(self.sizes, indices, self.known, &plain, Style::Square);
         [facts, &condition::facts(&scope, condition, truth)].concat()
     }
+}
+
+/// A name in an expression of which `is` is true.
+fn name_among<'e>(e: &'e Text, is: &dyn Fn(&str) -> bool) -> Option<&'e str> {
+    let mut found = None;
+    e.visit(&mut |e| {
+        if let Kind::Element(Name { text: name, .. }, _) | Kind::Name(name) = &e.kind
+            && is(name)
+        {
+            found = Some(&**name);
+        }
+    });
+    found
 }
 
 /// The bounds from data of a loop: the lower ones and the upper ones.

@@ -204,11 +204,11 @@ impl<'a> SubscriptChecks<'a> {
         let statements: Vec<Statement> = (self.tensors)
             .iter()
             .zip(self.arrays.len() as u32..)
-            .map(|(t, target)| {
+            .zip(EXTREMES.into_iter().cycle())
+            .map(|((t, target), extreme)| {
                 // an end of the interval, so that only subscripts outside of it change the element
                 let (lower, upper) = t.limits().unwrap_or_default();
-                let is_least = (target as usize - self.arrays.len()).is_multiple_of(2);
-                let first = Scalar::of(t.dtype, if is_least { lower } else { upper } as f64);
+                let first = Scalar::of(t.dtype, if extreme == EXTREMES[0] { lower } else { upper } as f64);
                 Statement { name: t.name.clone(), ..of_check(BufferId(target), None, Expr::Const(first)) }
             })
             .collect();
