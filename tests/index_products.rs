@@ -2,22 +2,7 @@
 
 mod common;
 
-use common::loop_runs::{check, i32s, model};
-use tilewright::internal::language;
-use tilewright::{Model, Options, Stage};
-
-/// The loops of a program.
-fn loops(text: &str) -> String {
-    model(text).explain(&Options::default(), Stage::Loops, None).unwrap_or_else(|e| panic!("{e}\n{text}"))
-}
-
-fn refusal(text: &str) -> String {
-    let compiled = language::parse("p.tile", text).and_then(|f| Model::from_program(f, None, None));
-    match compiled.and_then(|m| m.compile_module(&Options::default())) {
-        Ok(_) => panic!("{text}"),
-        Err(e) => e.to_string(),
-    }
-}
+use common::loop_runs::{check, i32s, loops, refusal};
 
 /// A condition on a product of indices guards a subscript, and so does a bound that divides by one of them.
 #[test]

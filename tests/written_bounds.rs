@@ -3,24 +3,9 @@
 
 mod common;
 
-use common::loop_runs::{check, i32s, model, results};
+use common::loop_runs::{check, i32s, loops, refusal, results};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tilewright::internal::language;
-use tilewright::{Model, Options, Stage};
-
-/// The loops of a program.
-fn loops(text: &str) -> String {
-    model(text).explain(&Options::default(), Stage::Loops, None).unwrap_or_else(|e| panic!("{e}\n{text}"))
-}
-
-fn refusal(text: &str) -> String {
-    let compiled = language::parse("p.tile", text).and_then(|f| Model::from_program(f, None, None));
-    match compiled.and_then(|m| m.compile_module(&Options::default())) {
-        Ok(_) => panic!("{text}"),
-        Err(e) => e.to_string(),
-    }
-}
 
 /// A matrix in coordinates is sorted into compressed rows, which a product then runs over.
 #[test]

@@ -3,11 +3,25 @@
 use super::host_targets;
 use std::sync::Arc;
 use tilewright::internal::language;
-use tilewright::{Model, Options, Session, Tensor};
+use tilewright::{Model, Options, Session, Stage, Tensor};
 
 pub fn model(text: &str) -> Model {
     let file = language::parse("p.tile", text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     Model::from_program(file, None, None).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// The loops of a program.
+pub fn loops(text: &str) -> String {
+    model(text).explain(&Options::default(), Stage::Loops, None).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// The error with which a program is refused.
+pub fn refusal(text: &str) -> String {
+    let compiled = language::parse("p.tile", text).and_then(|f| Model::from_program(f, None, None));
+    match compiled.and_then(|m| m.compile_module(&Options::default())) {
+        Ok(_) => panic!("{text}"),
+        Err(e) => e.to_string(),
+    }
 }
 
 /// Outputs of each target on one thread and on two.
