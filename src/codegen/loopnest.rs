@@ -112,6 +112,11 @@ pub enum Stmt {
 }
 
 impl Stmt {
+    /// Returns true for loops of vectors and of tensor instructions.
+    pub fn is_vector_loop(&self) -> bool {
+        matches!(self, Stmt::Loop { kind: LoopKind::Vector | LoopKind::Instruction(_), .. })
+    }
+
     /// The statements of a loop or a condition; none of others.
     pub fn body(&self) -> &[Stmt] {
         match self {

@@ -342,6 +342,21 @@ impl Expr {
         });
     }
 
+    /// Returns true if the value may differ from one value of `var` to another.
+    pub fn depends_on(&self, var: Var) -> bool {
+        self.any(&mut |e| match e {
+            Expr::Index(a) => a.uses(var),
+            Expr::Load(access) => access.affine_forms().any(|a| a.uses(var)),
+            _ => false,
+        })
+    }
+
+    /// The conjunction of conditions, each of which holds or does not; `None` of none.
+    pub fn all<'e>(parts: impl IntoIterator<Item = (&'e Expr, bool)>) -> Option<Expr> {
+        let said = |(e, holds): (&Expr, bool)| if holds { e.clone() } else { Expr::unary(UnaryOp::Not, e.clone()) };
+        parts.into_iter().map(said).reduce(|a, b| Expr::binary(BinaryOp::And, a, b))
+    }
+
     /// Returns true if some access reads the buffer.
     pub fn reads(&self, buffer: BufferId) -> bool {
         self.any(&mut |e| matches!(e, Expr::Load(access) if access.buffer == buffer))

@@ -8,14 +8,14 @@
 //! hold every other time are. Neither is measured by `calibrate`. Stores at subscripts that each iteration reads anew stay selections, since
 //! nothing waits for them; so do updates with a neutral element.
 
-use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
-use crate::expr::{Access, Affine, Bound, Expr, Index, Var};
+use crate::codegen::loopnest::{LoopNest, Stmt};
+use crate::codegen::select::guarded_updates::is_kept;
+use crate::expr::{Affine, Bound, Expr, Index, Var};
 use crate::runtime::DType;
 
 /// Puts stores inside of the phases of `nest` into branches. A phase stays one statement.
 pub fn branch(nest: &mut LoopNest, phases: Vec<Stmt>) -> Vec<Stmt> {
-    let outside = |s: &Stmt| !matches!(s, Stmt::Loop { kind: LoopKind::Vector | LoopKind::Instruction(_), .. });
-    phases.into_iter().map(|p| if outside(&p) { within(nest, p, None) } else { p }).collect()
+    phases.into_iter().map(|p| if p.is_vector_loop() { p } else { within(nest, p, None) }).collect()
 }
 
 /// A loop or a condition with branches, within the loop over a variable.
@@ -29,12 +29,12 @@ fn inside(nest: &mut LoopNest, body: Vec<Stmt>, around: Option<Var>) -> Vec<Stmt
     // the condition of the branch that is last
     let mut open: Option<Expr> = None;
     for stmt in body {
-        if let Stmt::Loop { kind: LoopKind::Vector | LoopKind::Instruction(_), .. } = stmt {
+        if stmt.is_vector_loop() {
             open = None;
             out.push(stmt);
             continue;
         }
-        let Some((condition, store)) = conditional(&stmt, around) else {
+        let Some((condition, store)) = conditional(nest, &stmt, around) else {
             open = None;
             out.push(within(nest, stmt, around));
             continue;
@@ -64,45 +64,33 @@ fn inside(nest: &mut LoopNest, body: Vec<Stmt>, around: Option<Var>) -> Vec<Stmt
 
 /// The condition of a store at a subscript from data that keeps its element otherwise, and the store where it holds; `None` where the subscript
 /// follows from the variable of the loop around.
-fn conditional(stmt: &Stmt, around: Option<Var>) -> Option<(Expr, Stmt)> {
+fn conditional(nest: &LoopNest, stmt: &Stmt, around: Option<Var>) -> Option<(Expr, Stmt)> {
     let Stmt::Store { buffer, index, value: Expr::Select(condition, value, kept), reduce: None } = stmt else {
         return None;
     };
-    let keeps = matches!(&**kept, Expr::Load(a) if a.buffer == *buffer && a.index == *index && a.guard.is_empty());
+    let keeps = is_kept(nest, (*buffer, index), None, kept);
     let from_data = index.iter().any(|i| matches!(i, Index::Value(_)));
     let moves = around.is_some_and(|var| index.iter().any(|i| changes(i, var)));
     let store = Stmt::Store { buffer: *buffer, index: index.clone(), value: (**value).clone(), reduce: None };
     (keeps && from_data && !moves).then(|| ((**condition).clone(), store))
 }
 
-/// Returns true if the variable is part of an expression.
-fn varies(e: &Expr, var: Var) -> bool {
-    match e {
-        Expr::Index(a) => a.uses(var),
-        Expr::Load(a) => a.index.iter().any(|i| changes(i, var)) || a.guard.iter().any(|g| g.uses(var)),
-        _ => e.operands().any(|e| varies(e, var)),
-    }
-}
-
 fn changes(index: &Index, var: Var) -> bool {
     match index {
         Index::Affine(a) => a.uses(var),
-        Index::Value(e) => varies(e, var),
+        Index::Value(e) => e.depends_on(var),
     }
 }
 
 /// Returns true if a branch writes an array that a condition reads.
 fn writes(branch: &Stmt, condition: &Expr) -> bool {
-    let mut reads = vec![];
-    condition.visit_accesses(&mut |a: &Access| reads.push(a.buffer));
-    branch.body().iter().any(|s| matches!(s, Stmt::Store { buffer, .. } if reads.contains(buffer)))
+    branch.body().iter().any(|s| matches!(s, Stmt::Store { buffer, .. } if condition.reads(*buffer)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::branch;
-    use crate::codegen::loopnest::{parse, verify};
-    use crate::codegen::select::tests::check;
+    use crate::codegen::select::tests::passes::passed;
 
     /// The loop over `body`, with branches.
     fn branches(body: &str, kind: &str) -> String {
@@ -110,14 +98,7 @@ mod tests {
             "kernel h {{ X: f32[40] argument 0; H: f32[9] argument 1 written; C: i32[9] argument 2 written; N: i32 argument 3 written;
              {kind} i in 0..40 {{ {body} }} }}"
         );
-        let mut nest = parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-        check(&nest, 3);
-        let body = std::mem::take(&mut nest.body);
-        nest.body = branch(&mut nest, body);
-        verify::verify(&nest).unwrap_or_else(|e| panic!("{e}\n{nest}"));
-        check(&nest, 3);
-        let text = nest.to_string();
-        text.split_once("40 {").map_or(text.clone(), |t| t.1.split_whitespace().collect::<Vec<_>>().join(" "))
+        passed(&text, branch, "40 {")
     }
 
     const PLACE: &str = "@min(max(N, i32(0)), i32(8))";

@@ -5,24 +5,23 @@
 //! that there is neither a clamp nor a selection, and nothing is loaded and stored where the condition fails. Such a condition says whether an element counts at all
 //! and holds for nearly all of them or changes rarely, so that processors predict it; other conditions stay selections.
 
-use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
+use crate::codegen::loopnest::{LoopNest, Stmt};
 use crate::expr::dynamic_bounds::swapped;
 use crate::expr::logic::Condition;
 use crate::expr::narrow::{Interval, dtype_range};
 use crate::expr::scalar::Value;
-use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp, Var};
+use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, CompareOp, Expr, Index, Scalar, Var};
 use crate::runtime::DType;
 
 /// Puts updates inside of the phases of `nest` into branches. A phase stays one statement.
 pub fn branch(nest: &mut LoopNest, phases: Vec<Stmt>) -> Vec<Stmt> {
-    let outside = |s: &Stmt| !matches!(s, Stmt::Loop { kind: LoopKind::Vector | LoopKind::Instruction(_), .. });
-    phases.into_iter().map(|p| if outside(&p) { p.map_body(|body| inside(nest, body)) } else { p }).collect()
+    phases.into_iter().map(|p| if p.is_vector_loop() { p } else { p.map_body(|body| inside(nest, body)) }).collect()
 }
 
 fn inside(nest: &mut LoopNest, body: Vec<Stmt>) -> Vec<Stmt> {
     let (mut out, mut last): (Vec<Stmt>, Option<Guard>) = (vec![], None);
     for stmt in body {
-        if let Stmt::Loop { kind: LoopKind::Vector | LoopKind::Instruction(_), .. } = stmt {
+        if stmt.is_vector_loop() {
             (last, out) = (None, [out, vec![stmt]].concat());
             continue;
         }
@@ -101,11 +100,7 @@ fn guarded(nest: &LoopNest, stmt: &Stmt) -> Option<(Guard, Stmt)> {
     let Stmt::Store { buffer, index, value: Expr::Select(condition, value, otherwise), reduce } = stmt else {
         return None;
     };
-    let keeps = match (reduce, &**otherwise) {
-        (Some(op), Expr::Const(s)) => *s == unchanged(*op, nest.buffer(*buffer).dtype)?,
-        (None, Expr::Load(a)) => a.buffer == *buffer && a.index == *index && a.guard.is_empty(),
-        _ => false,
-    };
+    let keeps = is_kept(nest, (*buffer, index), *reduce, otherwise);
     let parts = condition.parts(true);
     let mut elements: Vec<Element> = vec![];
     for (d, i) in index.iter().enumerate() {
@@ -133,11 +128,7 @@ fn guarded(nest: &LoopNest, stmt: &Stmt) -> Option<(Guard, Stmt)> {
     if !keeps || elements.is_empty() {
         return None;
     }
-    let said =
-        |(part, holds): (&Expr, bool)| if holds { part.clone() } else { Expr::unary(UnaryOp::Not, part.clone()) };
-    let rest = parts.into_iter().filter(|&part| !is_limit(part)).map(said);
-    let rest = rest.reduce(|a, b| Expr::binary(BinaryOp::And, a, b));
-    let value = match rest {
+    let value = match Expr::all(parts.into_iter().filter(|&part| !is_limit(part))) {
         None => (**value).clone(),
         Some(rest) => Expr::select(rest, (**value).clone(), (**otherwise).clone()),
     };
@@ -145,8 +136,22 @@ fn guarded(nest: &LoopNest, stmt: &Stmt) -> Option<(Guard, Stmt)> {
     Some((Guard { elements, vars: 0 }, update))
 }
 
+/// Returns true if an element keeps all bits of its value where it is assigned `value`, or combined with it.
+pub(super) fn is_kept(
+    nest: &LoopNest,
+    (buffer, index): (BufferId, &[Index]),
+    reduce: Option<BinaryOp>,
+    value: &Expr,
+) -> bool {
+    match (reduce, value) {
+        (Some(op), Expr::Const(c)) => unchanged(op, nest.buffer(buffer).dtype) == Some(*c),
+        (None, Expr::Load(a)) => a.buffer == buffer && a.index == index && a.guard.is_empty(),
+        _ => false,
+    }
+}
+
 /// The operand that leaves an element as it is.
-pub(super) fn unchanged(op: BinaryOp, dtype: DType) -> Option<Scalar> {
+fn unchanged(op: BinaryOp, dtype: DType) -> Option<Scalar> {
     let negative = op == BinaryOp::Add && dtype.is_float();
     if negative { Some(Scalar::of(dtype, -0.0)) } else { Scalar::neutral(op, dtype).ok() }
 }
@@ -221,8 +226,7 @@ fn writes(out: &[Stmt], guard: &Guard) -> bool {
 #[cfg(test)]
 mod tests {
     use super::branch;
-    use crate::codegen::loopnest::{parse, verify};
-    use crate::codegen::select::tests::check;
+    use crate::codegen::select::tests::passes::passed;
 
     /// The loop over `update`, with branches.
     fn branches(update: &str, kind: &str) -> String {
@@ -230,14 +234,7 @@ mod tests {
             "kernel h {{ P: i32[40] argument 0; X: f32[40] argument 1; H: f32[9] argument 2 written; C: f32[9] argument 3 written; Q: i32[9] argument 4 written;
              {kind} i in 0..40 {{ {update} }} }}"
         );
-        let mut nest = parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-        check(&nest, 3);
-        let body = std::mem::take(&mut nest.body);
-        nest.body = branch(&mut nest, body);
-        verify::verify(&nest).unwrap_or_else(|e| panic!("{e}\n{nest}"));
-        check(&nest, 3);
-        let text = nest.to_string();
-        text.split_once("40 {").map_or(text.clone(), |t| t.1.split_whitespace().collect::<Vec<_>>().join(" "))
+        passed(&text, branch, "40 {")
     }
 
     const INSIDE: &str = "and(ge(P[i], i32(0)), lt(P[i], i32(9)))";

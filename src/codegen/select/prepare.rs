@@ -250,7 +250,7 @@ impl Preparer<'_> {
     fn vectorizes(&self, var: Var, body: &[Stmt], inside: bool) -> bool {
         body.iter().all(|stmt| match stmt {
             Stmt::Let { value, divisor, .. } => *divisor == 1 || !value.uses(var),
-            Stmt::Read { value, .. } => !depends(value, var),
+            Stmt::Read { value, .. } => !value.depends_on(var),
             Stmt::If { conditions, body } => {
                 (!conditions.iter().any(|c| self.is_dynamic(c, var)) || self.is_masked(var, conditions, body))
                     && self.vectorizes(var, body, inside)
@@ -264,7 +264,7 @@ impl Preparer<'_> {
             Stmt::Store { buffer, index, reduce, .. } => {
                 let varies = index.iter().filter_map(Index::affine).any(|a| a.uses(var));
                 let affine = index.iter().all(|i| i.affine().is_some());
-                let uniform = index.iter().filter_map(Index::value).all(|e| !depends(e, var));
+                let uniform = index.iter().filter_map(Index::value).all(|e| !e.depends_on(var));
                 let reduces = match reduce {
                     Some(BinaryOp::Add | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max) => !inside,
                     Some(BinaryOp::And | BinaryOp::Or) => {
@@ -291,15 +291,6 @@ fn is_zero_at_zeros(e: &Expr) -> bool {
         Expr::Unary(UnaryOp::Neg | UnaryOp::Abs, a) => is_zero_at_zeros(a),
         _ => false,
     }
-}
-
-/// Returns true if the value may differ from one value of `var` to another.
-fn depends(e: &Expr, var: Var) -> bool {
-    e.any(&mut |e| match e {
-        Expr::Index(a) => a.uses(var),
-        Expr::Load(access) => access.affine_forms().any(|a| a.uses(var)),
-        _ => false,
-    })
 }
 
 /// Returns true if statements look something up in a table.

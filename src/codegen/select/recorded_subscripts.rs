@@ -4,7 +4,7 @@
 //! Out: outside of vector loops, a read of the subscript, which is compared once with the limits: nearly always it lies inside, nothing is recorded, and the uses
 //! that follow take it as it is. Two extremes and two clamps of each use become a comparison and a branch. Invariant: memory holds the same.
 
-use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
+use crate::codegen::loopnest::{LoopNest, Stmt};
 use crate::codegen::select::guarded_updates::{clamped, widened};
 use crate::expr::narrow::Interval;
 use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, Expr, Index, Var};
@@ -29,7 +29,7 @@ pub fn join(nest: &mut LoopNest, phases: Vec<Stmt>) -> Vec<Stmt> {
     }
     phases
         .into_iter()
-        .map(|p| if is_expanded(&p) { p } else { p.map_body(|body| inside(nest, body, &joined)) })
+        .map(|p| if p.is_vector_loop() { p } else { p.map_body(|body| inside(nest, body, &joined)) })
         .collect()
 }
 
@@ -38,10 +38,6 @@ pub fn join(nest: &mut LoopNest, phases: Vec<Stmt>) -> Vec<Stmt> {
 struct Record {
     value: Expr,
     extremes: [BufferId; 2],
-}
-
-fn is_expanded(s: &Stmt) -> bool {
-    matches!(s, Stmt::Loop { kind: LoopKind::Vector | LoopKind::Instruction(_), .. })
 }
 
 /// The value that a statement records: the buffer and the operation.
@@ -78,13 +74,13 @@ fn pairs(nest: &LoopNest, body: &[Stmt]) -> FxHashMap<usize, (usize, Record)> {
 
 /// All records of the phases outside of vector loops.
 fn joinable(nest: &LoopNest, body: &[Stmt]) -> Vec<Record> {
-    let inner = body.iter().filter(|s| !is_expanded(s)).flat_map(|s| joinable(nest, s.body()));
+    let inner = body.iter().filter(|s| !s.is_vector_loop()).flat_map(|s| joinable(nest, s.body()));
     pairs(nest, body).into_values().map(|(_, record)| record).chain(inner).collect()
 }
 
 /// Adds the buffers in which other statements than those of `joined` accumulate.
 fn accumulated(nest: &LoopNest, s: &Stmt, expanded: bool, joined: &[Record], out: &mut FxHashSet<BufferId>) {
-    let expanded = expanded || is_expanded(s);
+    let expanded = expanded || s.is_vector_loop();
     let pairs = if expanded { FxHashMap::default() } else { pairs(nest, s.body()) };
     let taken = |at: usize| {
         pairs.iter().any(|(first, (second, record))| (*first == at || *second == at) && joined.contains(record))
@@ -123,8 +119,10 @@ fn inside(nest: &mut LoopNest, body: Vec<Stmt>, joined: &[Record]) -> Vec<Stmt> 
             let (stays, changes): (Vec<Known>, Vec<Known>) = known.into_iter().partition(|k| !k.reads(&written));
             let mut now = stays.clone();
             now.extend(changes.into_iter().filter(|_| is_store));
-            let stmt = if is_expanded(&stmt) { stmt } else { placed(stmt, &now) };
-            out.push(if is_expanded(&stmt) { stmt } else { stmt.map_body(|body| inside(nest, body, joined)) });
+            out.push(match stmt.is_vector_loop() {
+                true => stmt,
+                false => placed(stmt, &now).map_body(|body| inside(nest, body, joined)),
+            });
             known = stays;
         }
     }
@@ -141,13 +139,13 @@ struct Known {
 
 impl Known {
     fn reads(&self, written: &FxHashSet<BufferId>) -> bool {
-        self.value.any(&mut |e| matches!(e, Expr::Load(a) if written.contains(&a.buffer)))
+        written.iter().any(|&buffer| self.value.reads(buffer))
     }
 }
 
 /// A statement, and what is in its body outside of vector loops, with variables as subscripts.
 fn placed(s: Stmt, known: &[Known]) -> Stmt {
-    if known.is_empty() || is_expanded(&s) {
+    if known.is_empty() || s.is_vector_loop() {
         return s;
     }
     match s {
@@ -187,8 +185,7 @@ fn replaced(e: &Expr, known: &[Known]) -> Expr {
 #[cfg(test)]
 mod tests {
     use super::join;
-    use crate::codegen::loopnest::{parse, verify};
-    use crate::codegen::select::tests::check;
+    use crate::codegen::select::tests::passes::passed;
 
     /// The loop over `body`, joined.
     fn joined(kind: &str, body: &str) -> String {
@@ -197,15 +194,7 @@ mod tests {
              least: i32 argument 4 written within 0 to 8; greatest: i32 argument 5 written within 0 to 8;
              parallel once in 0..1 {{ least = i32(0); greatest = i32(8); {kind} i in 0..40 {{ {body} }} }} }}"
         );
-        let mut nest = parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-        check(&nest, 3);
-        let body = std::mem::take(&mut nest.body);
-        nest.body = join(&mut nest, body);
-        verify::verify(&nest).unwrap_or_else(|e| panic!("{e}\n{nest}"));
-        check(&nest, 3);
-        let again = nest.to_string();
-        assert_eq!(parse::nest(&again).unwrap().to_string(), again);
-        again.split_once("40 {").map_or(again.clone(), |t| t.1.split_whitespace().collect::<Vec<_>>().join(" "))
+        passed(&text, join, "40 {")
     }
 
     const BOTH: &str = "least min = P[i]; greatest max = P[i];";

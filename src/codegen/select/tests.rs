@@ -583,6 +583,7 @@ mod literals;
 mod long_quotients;
 mod narrow;
 mod pairs;
+pub mod passes;
 mod waves;
 
 #[test]

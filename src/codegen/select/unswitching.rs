@@ -7,10 +7,10 @@
 
 use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
 use crate::codegen::select::expansion_cost::{constant_range, cost};
-use crate::codegen::select::guarded_updates::unchanged;
+use crate::codegen::select::guarded_updates::is_kept;
 use crate::expr::interval::Facts;
 use crate::expr::logic::Condition as _;
-use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, Expr, UnaryOp, Var};
+use crate::expr::{Access, Affine, Bound, BufferId, Expr, Index, Var};
 use crate::runtime::DType;
 use rustc_hash::FxHashSet;
 
@@ -59,7 +59,7 @@ fn inside(nest: &mut LoopNest, stmt: Stmt, facts: &Facts) -> Stmt {
                 continue;
             }
             let flag = nest.new_var("holds");
-            let (value, expected) = (flag_of(&shared), Bound::constant(1));
+            let (value, expected) = (Expr::cast(DType::I64, all_of(&shared)), Bound::constant(1));
             // a bool is 0 or 1 as it is
             out.push(Stmt::Read { var: flag, value, range: (0, 1), checked: true, expected, recorded: None });
             let group = group.into_iter().map(|s| without(s, &shared)).map(|s| inside(nest, s, &facts)).collect();
@@ -81,11 +81,6 @@ fn work(s: &Stmt) -> i64 {
         }
     });
     total
-}
-
-/// 1 where all conditions are as said.
-fn flag_of(parts: &[Part]) -> Expr {
-    Expr::cast(DType::I64, all_of(parts))
 }
 
 /// The conditions without which a statement changes nothing, and which it does not change: they may be read before it.
@@ -113,7 +108,7 @@ fn conditions(nest: &LoopNest, s: &Stmt, facts: &Facts) -> Vec<Part> {
 /// Returns true if an access is certain to be of an element, wherever it stands.
 fn is_inside(nest: &LoopNest, access: &Access, facts: &Facts) -> bool {
     let shape = &nest.buffer(access.buffer).shape;
-    let lies = |(i, &extent): (&crate::expr::Index, &i64)| {
+    let lies = |(i, &extent): (&Index, &i64)| {
         i.affine().is_some_and(|a| {
             let (low, high) = facts.bounds(a);
             low >= 0 && high < extent
@@ -126,16 +121,11 @@ fn is_inside(nest: &LoopNest, access: &Access, facts: &Facts) -> bool {
 fn needed(nest: &LoopNest, s: &Stmt) -> Option<Vec<Part>> {
     match s {
         Stmt::Store { buffer, index, value: Expr::Select(condition, yes, no), reduce } => {
-            let stays = |e: &Expr| match (reduce, e) {
-                (Some(op), Expr::Const(c)) => unchanged(*op, nest.buffer(*buffer).dtype) == Some(*c),
-                (None, Expr::Load(a)) => a.buffer == *buffer && a.index == *index && a.guard.is_empty(),
-                _ => false,
-            };
+            let stays = |e: &Expr| is_kept(nest, (*buffer, index), *reduce, e);
             let truth = if stays(no) { true } else { stays(yes).then_some(false)? };
             Some(condition.parts(truth).into_iter().map(|(e, holds)| (e.clone(), holds)).collect())
         }
-        Stmt::Let { .. } | Stmt::Store { .. } => None,
-        Stmt::Read { .. } => None,
+        Stmt::Let { .. } | Stmt::Read { .. } | Stmt::Store { .. } => None,
         Stmt::Loop { kind: LoopKind::Instruction(_), .. } => None,
         Stmt::Loop { body, .. } | Stmt::If { body, .. } => {
             let stores = body.iter().filter(|s| !matches!(s, Stmt::Let { .. } | Stmt::Read { recorded: None, .. }));
@@ -172,8 +162,7 @@ fn without(s: Stmt, said: &[Part]) -> Stmt {
 }
 
 fn all_of(parts: &[Part]) -> Expr {
-    let said = |(e, holds): &Part| if *holds { e.clone() } else { Expr::unary(UnaryOp::Not, e.clone()) };
-    parts.iter().map(said).reduce(|a, b| Expr::binary(BinaryOp::And, a, b)).expect("some part")
+    Expr::all(parts.iter().map(|(e, holds)| (e, *holds))).expect("some part")
 }
 
 fn written(group: &[Stmt]) -> FxHashSet<BufferId> {
@@ -189,14 +178,13 @@ fn written(group: &[Stmt]) -> FxHashSet<BufferId> {
 }
 
 fn reads(e: &Expr, written: &FxHashSet<BufferId>) -> bool {
-    e.any(&mut |e| matches!(e, Expr::Load(a) if written.contains(&a.buffer)))
+    written.iter().any(|&buffer| e.reads(buffer))
 }
 
 #[cfg(test)]
 mod tests {
     use super::unswitch;
-    use crate::codegen::loopnest::{parse, verify};
-    use crate::codegen::select::tests::check;
+    use crate::codegen::select::tests::passes::passed;
 
     /// The body of a loop over `i`, unswitched.
     fn unswitched(body: &str) -> String {
@@ -204,14 +192,7 @@ mod tests {
             "kernel h {{ P: i32[40] argument 0; X: f32[40] argument 1; A: f32[40] argument 2 written; C: f32[9][40] argument 3 written; c: bool[1] local;
              parallel once in 0..1 {{ for i in 0..9 {{ c[0] = gt(X[i], f32(0.0)); {body} }} }} }}"
         );
-        let mut nest = parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-        check(&nest, 3);
-        let body = std::mem::take(&mut nest.body);
-        nest.body = unswitch(&mut nest, body);
-        verify::verify(&nest).unwrap_or_else(|e| panic!("{e}\n{nest}"));
-        check(&nest, 3);
-        let text = nest.to_string();
-        text.split_once("f32(0.0));").map_or(text.clone(), |t| t.1.split_whitespace().collect::<Vec<_>>().join(" "))
+        passed(&text, unswitch, "f32(0.0));")
     }
 
     #[test]
