@@ -1,6 +1,6 @@
 //! LoopNest to VCode: vectors, unrolling, registers for local buffers, addresses.
 //!
-//! Each top-level statement of the nest becomes a function. `prepare` decides on vectors and unrolling (`narrow` on integers of 8 and 16 bits, `turned_sums` on the direction of sums, `guarded_updates` and `conditional_stores` on branches), `select`
+//! Each top-level statement of the nest becomes a function. `prepare` decides on vectors and unrolling (`narrow` on integers of 8 and 16 bits, `turned_sums` on the direction of sums, `guarded_updates` and `reverse_if_conversion` on branches), `select`
 //! expands statements to vector instructions over symbolic addresses, `hoist` moves invariants out of innermost loops,
 //! `common_values` leaves out what stands there twice, `scalar_replacement` keeps what the next iterations load again in registers, `prefetch` asks for panels before they
 //! are needed, `interleave` loads and stores interleaved elements as neighbours, `waves` moves out of the parallel loop what iterations of a wave share, `address` gives pointers registers and bumps them, and
@@ -18,7 +18,6 @@ mod builder;
 mod choose;
 pub mod columns;
 mod common_values;
-mod conditional_stores;
 mod constant_copies;
 pub mod constant_division;
 pub mod conversion;
@@ -55,6 +54,7 @@ pub mod prepare;
 pub mod quotients;
 mod recorded_subscripts;
 pub mod register_pressure;
+mod reverse_if_conversion;
 pub mod scalar_expansion;
 pub mod scalar_replacement;
 pub mod scaled_index;

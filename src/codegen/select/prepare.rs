@@ -7,7 +7,6 @@
 use crate::codegen::Target;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::access::compared_with_lane;
-use crate::codegen::select::conditional_stores;
 use crate::codegen::select::expansion_cost::constant_range;
 use crate::codegen::select::guarded_updates;
 use crate::codegen::select::masked_stores::stores_where;
@@ -15,6 +14,7 @@ use crate::codegen::select::narrow::narrow_loops;
 use crate::codegen::select::pairs::split_sums;
 use crate::codegen::select::peeling::peel;
 use crate::codegen::select::recorded_subscripts;
+use crate::codegen::select::reverse_if_conversion;
 use crate::codegen::select::scalar_expansion;
 use crate::codegen::select::turned_sums;
 use crate::codegen::select::unswitching;
@@ -48,9 +48,9 @@ pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
         Preparer { nest: &mut nest, target, expanded, extents, private: &mut private }.legalize(body)
     };
     let body = unswitching::unswitch(&mut nest, body);
-    let body = recorded_subscripts::join(&mut nest, body);
     let body = guarded_updates::branch(&mut nest, body);
-    let body = conditional_stores::branch(&mut nest, body);
+    let body = reverse_if_conversion::branch(&mut nest, body);
+    let body = recorded_subscripts::join(&mut nest, body);
     let body = narrow_loops(&nest, &mut Facts::new(nest.vars.len()), &body);
     let body = split_sums(&mut nest, target, body);
     vector_widths(&nest, &body, &mut Facts::new(nest.vars.len()), &mut widths);

@@ -24,7 +24,7 @@ pub fn unswitch(nest: &mut LoopNest, phases: Vec<Stmt>) -> Vec<Stmt> {
 }
 
 /// A condition, and whether it holds.
-type Part = (Expr, bool);
+pub(super) type Part = (Expr, bool);
 
 fn is_expanded(s: &Stmt) -> bool {
     matches!(s, Stmt::Loop { kind: LoopKind::Vector | LoopKind::Unroll | LoopKind::Instruction(_), .. })
@@ -49,7 +49,7 @@ fn inside(nest: &mut LoopNest, stmt: Stmt, facts: &Facts) -> Stmt {
             while let Some(next) = rest.peek().filter(|next| matches!(next, Stmt::Loop { .. } | Stmt::Store { .. })) {
                 let more = conditions(nest, next, &facts);
                 let both: Vec<Part> = shared.iter().filter(|part| more.contains(part)).cloned().collect();
-                if both.is_empty() || both.iter().any(|part| reads(&part.0, &written(&group))) {
+                if both.is_empty() || both.iter().any(|part| depends(&part.0, &written(&group))) {
                     break;
                 }
                 (shared, group) = (both, [group, rest.next().into_iter().collect()].concat());
@@ -58,8 +58,8 @@ fn inside(nest: &mut LoopNest, stmt: Stmt, facts: &Facts) -> Stmt {
                 out.extend(group.into_iter().map(|s| inside(nest, s, &facts)));
                 continue;
             }
-            let flag = nest.new_var("holds");
             let (value, expected) = (Expr::cast(DType::I64, all_of(&shared)), Bound::constant(1));
+            let flag = nest.new_var("holds");
             // a bool is 0 or 1 as it is
             out.push(Stmt::Read { var: flag, value, range: (0, 1), checked: true, expected, recorded: None });
             let group = group.into_iter().map(|s| without(s, &shared)).map(|s| inside(nest, s, &facts)).collect();
@@ -101,7 +101,7 @@ fn conditions(nest: &LoopNest, s: &Stmt, facts: &Facts) -> Vec<Part> {
         })
     };
     all.into_iter()
-        .filter(|(e, _)| e.any(&mut |e| matches!(e, Expr::Load(_))) && !moves(e) && !reads(e, &written))
+        .filter(|(e, _)| e.any(&mut |e| matches!(e, Expr::Load(_))) && !moves(e) && !depends(e, &written))
         .collect()
 }
 
@@ -143,7 +143,7 @@ fn needed(nest: &LoopNest, s: &Stmt) -> Option<Vec<Part>> {
 }
 
 /// A statement where the conditions hold.
-fn without(s: Stmt, said: &[Part]) -> Stmt {
+pub(super) fn without(s: Stmt, said: &[Part]) -> Stmt {
     match s {
         Stmt::Store { buffer, index, value: Expr::Select(condition, yes, no), reduce } => {
             let is_said = |(e, holds): (&Expr, bool)| said.iter().any(|part| part.0 == *e && part.1 == holds);
@@ -161,11 +161,13 @@ fn without(s: Stmt, said: &[Part]) -> Stmt {
     }
 }
 
-fn all_of(parts: &[Part]) -> Expr {
+/// The condition that all parts are.
+pub(super) fn all_of(parts: &[Part]) -> Expr {
     Expr::all(parts.iter().map(|(e, holds)| (e, *holds))).expect("some part")
 }
 
-fn written(group: &[Stmt]) -> FxHashSet<BufferId> {
+/// The buffers that statements write.
+pub(super) fn written(group: &[Stmt]) -> FxHashSet<BufferId> {
     let mut out = FxHashSet::default();
     group.iter().for_each(|s| {
         s.visit(&mut |s| match s {
@@ -177,7 +179,8 @@ fn written(group: &[Stmt]) -> FxHashSet<BufferId> {
     out
 }
 
-fn reads(e: &Expr, written: &FxHashSet<BufferId>) -> bool {
+/// Returns true if an expression reads one of the buffers.
+pub(super) fn depends(e: &Expr, written: &FxHashSet<BufferId>) -> bool {
     written.iter().any(|&buffer| e.reads(buffer))
 }
 
