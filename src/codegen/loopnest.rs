@@ -183,6 +183,19 @@ impl Stmt {
         self.body_mut().iter_mut().for_each(|s| s.visit_mut(f));
     }
 
+    /// Returns true if the statement, or one in it, names a variable that it does not define.
+    pub fn names(&self, var: Var) -> bool {
+        let in_bounds = |bounds: &[Bound]| bounds.iter().any(|b| b.affine.uses(var));
+        let here = match self {
+            Stmt::Loop { lower, upper, .. } => in_bounds(lower) || in_bounds(upper),
+            Stmt::If { conditions, .. } => conditions.iter().any(|c| c.uses(var)),
+            Stmt::Let { value, .. } => value.uses(var),
+            Stmt::Read { expected, .. } => expected.affine.uses(var),
+            Stmt::Store { index, .. } => index.iter().any(|i| i.affine().is_some_and(|a| a.uses(var))),
+        };
+        here || self.expressions().any(|e| e.depends_on(var)) || self.body().iter().any(|s| s.names(var))
+    }
+
     /// The expressions of a store, the value and then the computed subscripts, or of a read.
     pub fn expressions(&self) -> impl Iterator<Item = &Expr> {
         let (index, value): (&[Index], _) = match self {

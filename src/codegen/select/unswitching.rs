@@ -59,6 +59,10 @@ fn inside(nest: &mut LoopNest, stmt: Stmt, facts: &Facts) -> Stmt {
                 continue;
             }
             let (value, expected) = (Expr::cast(DType::I64, all_of(&shared)), Bound::constant(1));
+            let later: Vec<Stmt> = rest.clone().collect();
+            while let Some(s) = out.pop_if(|s| is_for(s, &value, &later)) {
+                group.insert(0, s);
+            }
             let flag = nest.new_var("holds");
             // a bool is 0 or 1 as it is
             out.push(Stmt::Read { var: flag, value, range: (0, 1), checked: true, expected, recorded: None });
@@ -67,6 +71,12 @@ fn inside(nest: &mut LoopNest, stmt: Stmt, facts: &Facts) -> Stmt {
         }
         out
     })
+}
+
+/// Returns true if a statement, behind which one group stands, is an integer that the group alone may use.
+fn is_for(s: &Stmt, condition: &Expr, later: &[Stmt]) -> bool {
+    let (Stmt::Let { var, .. } | Stmt::Read { var, recorded: None, .. }) = s else { return false };
+    !condition.depends_on(*var) && !later.iter().any(|s| s.names(*var))
 }
 
 /// Instructions of a statement, those of a loop that is not expanded often enough for any branch.
@@ -217,6 +227,17 @@ mod tests {
             vector k in 0..8 { C[i][k + 32] = select(gt(P[i], i32(0)), (C[i][k + 32] + C[0][k + 32]), C[i][k + 32]); }";
         let text = unswitched(loops);
         assert_eq!((text.matches("if holds").count(), text.matches("= select").count()), (1, 0), "{text}");
+    }
+
+    #[test]
+    fn bounds_of_a_skipped_loop_are_read_in_the_branch() {
+        let read = "let n = clamp(cast i64(P[i]), 0, 40) about 9;";
+        let text = unswitched(&format!("{read} for j in 0..n {{ A[j] = select(c[0], X[j], A[j]); }}"));
+        assert!(text.contains(&format!("if holds - 1 >= 0 {{ {read} for j in 0..n {{ A[j] = X[j]; }} }}")), "{text}");
+        let text = unswitched(&format!(
+            "{read} for j in 0..n {{ A[j] = select(c[0], X[j], A[j]); }} C[i][0] = cast f32(index(n));"
+        ));
+        assert!(text.starts_with(read), "{text}");
     }
 
     #[test]
