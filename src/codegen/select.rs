@@ -21,6 +21,7 @@ mod common_values;
 mod constant_copies;
 pub mod constant_division;
 pub mod conversion;
+mod dead_code;
 mod dead_stores;
 pub mod division;
 pub mod expansion_cost;
@@ -153,6 +154,7 @@ fn lower_phase(
                 scaled_index::fold(&mut function);
                 stored_bits::store_low_bits(&mut function);
                 single_lane::narrow(&mut function);
+                dead_code::remove_unread(&mut function);
                 tree_height::reduce(&mut function, target);
                 general_registers::move_integers(&mut function, target);
                 choose::join(&mut function, target);

@@ -157,8 +157,7 @@ impl Selector<'_> {
         for _ in 0..if in_steps { 3 } else { 1 } {
             let numerator = self.converted(remainder, Lane::F64);
             let q = self.vector_binary(VBinary::Div, numerator, wide);
-            let q = self.truncated(q);
-            // by way of 64 bits, so that the one quotient that does not fit in 32 wraps
+            // truncated by way of 64 bits, so that the one quotient that does not fit in 32 wraps
             let q = self.converted(q, Lane::I64);
             let q = Val { dtype: a.dtype, ..self.converted(q, a.lane) };
             quotient = self.vector_binary(VBinary::Add, quotient, q);
@@ -187,14 +186,6 @@ impl Selector<'_> {
             remainder = self.vector_select(wrong, less, remainder);
         }
         Ok((self.vector_select(none, zero, quotient), self.vector_select(none, zero, remainder)))
-    }
-
-    /// Towards zero.
-    fn truncated(&mut self, v: Val) -> Val {
-        let zero = self.number(v, 0.0);
-        let negative = self.vector_compare(CompareOp::Lt, v, zero);
-        let (up, down) = (self.vector_unary(VUnary::Ceil, v), self.vector_unary(VUnary::Floor, v));
-        self.vector_select(negative, up, down)
     }
 
     /// The remainder with the sign of the divisor.

@@ -15,9 +15,9 @@ pub mod recurrence;
 use crate::codegen::Target;
 use crate::codegen::regalloc::allocation::RegisterFile;
 use crate::codegen::regalloc::liveness::Liveness;
-use crate::codegen::select::uses::{remove, uses};
+use crate::codegen::select::dead_code::remove_unread;
 use crate::codegen::vcode::operands::{Class, Group};
-use crate::codegen::vcode::{Function, Gpr, Inst, Lane, Vreg};
+use crate::codegen::vcode::{Function, Inst, Lane, Vreg};
 use forms::{Forms, Rewriter, is_one_integer, number};
 use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +45,7 @@ pub fn move_integers(function: &mut Function, target: &Target) {
     if !moved.is_empty() {
         Rewriter::rewrite(function, &forms, &constants, moved);
         low_bits::drop_extensions(function);
-        drop_unread(function);
+        remove_unread(function);
     }
 }
 
@@ -231,29 +231,6 @@ impl Mentions {
             let around = position.checked_sub(2).and_then(|p| self.around.get(p / 2).copied().flatten());
             around.is_none_or(|number| !self.outer.contains(&number) && self.mentioned.contains(&(v as u32, number)))
         })
-    }
-}
-
-/// Removes instructions on registers alone whose result nothing reads.
-fn drop_unread(function: &mut Function) {
-    loop {
-        let (gprs, vectors) = (uses(function, Class::Gpr), uses(function, Class::Vector));
-        let unread = |inst: &Inst| match *inst {
-            Inst::Imm { dst: Gpr(r), .. }
-            | Inst::Copy { dst: Gpr(r), .. }
-            | Inst::Int { dst: Gpr(r), .. }
-            | Inst::Word { dst: Gpr(r), .. }
-            | Inst::Shift { dst: Gpr(r), .. }
-            | Inst::Extend { dst: Gpr(r), .. }
-            | Inst::Choose { dst: Gpr(r), .. } => gprs.read(r as usize).is_empty(),
-            Inst::VConst { dst, .. } => vectors.read(dst.index()).is_empty(),
-            _ => false,
-        };
-        let dropped: BTreeSet<usize> = function.insts.iter().enumerate().filter(|i| unread(i.1)).map(|i| i.0).collect();
-        if dropped.is_empty() {
-            return;
-        }
-        remove(function, &dropped);
     }
 }
 
