@@ -19,6 +19,7 @@ mod accesses;
 mod across_loops;
 mod early_loads;
 mod edits;
+mod promotion;
 mod registers;
 pub mod reuse;
 
@@ -31,6 +32,7 @@ use crate::expr::interval::Facts;
 use crate::expr::{Affine, Bound, Var};
 use accesses::{Accesses, Reference, Shape, is_apart};
 use edits::{Edits, FirstLoad};
+use promotion::Around;
 use registers::{Registers, instructions};
 use reuse::{LoopBody, MAX_DISTANCE, longest};
 use rustc_hash::FxHashSet;
@@ -42,7 +44,8 @@ const NO_VARIABLE: Var = Var(u32::MAX);
 pub fn replace_scalars(mut tree: Tree, target: &Target) -> Tree {
     let mut registers = Registers::of(&tree.nodes, tree.vregs);
     registers.next_var = next_var(&tree);
-    let mut pass = Pass { pointers: tree.pointers, registers, target, unknown: FxHashSet::default() };
+    let mut pass =
+        Pass { pointers: tree.pointers, registers, target, unknown: FxHashSet::default(), several_threads: false };
     tree.nodes = pass.body(tree.nodes, &mut Facts::new(1));
     tree.pointers = pass.pointers;
     tree.vregs = pass.registers.count;
@@ -69,6 +72,21 @@ struct Pass<'a> {
     target: &'a Target,
     /// Variables without a useful range.
     unknown: FxHashSet<Var>,
+    /// Threads may run the iterations of a loop around.
+    several_threads: bool,
+}
+
+/// Returns true for a loop with one iteration at most.
+fn runs_once(l: &Loop) -> bool {
+    match (&l.lower[..], &l.upper[..]) {
+        ([lower], [upper]) => {
+            lower.affine.is_constant()
+                && upper.affine.is_constant()
+                && (lower.divisor, upper.divisor) == (1, 1)
+                && upper.affine.constant - lower.affine.constant <= 1
+        }
+        _ => false,
+    }
 }
 
 /// Far from overflow when scaled by strides.
@@ -80,6 +98,8 @@ impl Pass<'_> {
         for node in nodes {
             match node {
                 Node::Loop(mut l) => {
+                    let around = self.several_threads;
+                    self.several_threads |= l.parallel && !runs_once(&l);
                     let mut inside = facts.clone();
                     inside.enter_loop(l.var, &l.lower, &l.upper, l.step);
                     let innermost = !l.body.iter().any(has_loop);
@@ -93,6 +113,7 @@ impl Pass<'_> {
                     } else {
                         out.extend(self.innermost(l, facts, inside));
                     }
+                    self.several_threads = around;
                 }
                 Node::If { conditions, body } => {
                     let mut inside = facts.clone();
@@ -131,12 +152,14 @@ impl Pass<'_> {
             self.learn(node, &mut facts);
             defined.extend(node.defines());
         }
+        let mut promoted = self.promoted(&mut l, &defined);
         l.body = self.branches(l.body, &facts);
         let accesses = Accesses::of(&l.body, &self.pointers, &self.registers);
         let mut edits = self.edits(&l, &accesses, &facts, &defined, MAX_DISTANCE);
         self.dead_stores(&l, &accesses, &mut edits, &facts);
         let (mut out, mut after) = self.stores_after(&l, &accesses, &mut edits, &facts, &defined);
-        let guarded = !l.at_least_once && !after.is_empty();
+        after.append(&mut promoted.stores);
+        let guarded = !(l.at_least_once || after.is_empty() && promoted.loads.is_empty());
         if guarded || !edits.first.is_empty() {
             let mut outside = outside.clone();
             let mut first = vec![];
@@ -146,14 +169,29 @@ impl Pass<'_> {
             out.extend(self.loads_before(&l, &start, &edits, &outside));
             let conditions = if guarded { runs(&l, &start, &outside) } else { vec![] };
             if !conditions.is_empty() {
-                after = vec![Node::If { conditions, body: after }];
+                let none = |&(dst, ty)| Node::Inst(Inst::VConst { dst, ty, bits: 0 });
+                out.extend(promoted.registers.iter().map(none));
+                let branch = |body| Node::If { conditions: conditions.clone(), body };
+                [promoted.loads, after] =
+                    [promoted.loads, after].map(|body| if body.is_empty() { body } else { vec![branch(body)] });
             }
         }
         let body = edits.apply(std::mem::take(&mut l.body), &mut self.registers);
         l.body = self.early_loads(body, l.var, &facts);
+        out.extend(promoted.loads);
         out.push(Node::Loop(l));
         out.extend(after);
         out
+    }
+
+    /// Nodes around a loop whose branches keep elements in registers.
+    fn promoted(&mut self, l: &mut Loop, defined: &FxHashSet<Var>) -> Around {
+        if l.parallel || self.several_threads || !l.body.iter().any(|n| matches!(n, Node::If { .. })) {
+            return Around::default();
+        }
+        let registers = self.target.vector_registers - 1;
+        let room = registers.saturating_sub(RegisterPressure::of(&l.body).greatest());
+        promotion::promote(l, &self.pointers, defined, &mut self.registers, room)
     }
 
     /// The branches of a body without loops, each as a loop of one iteration.

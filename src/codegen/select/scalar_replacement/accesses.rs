@@ -171,7 +171,7 @@ pub fn is_apart(w: &Reference, back: i64, var: Var, c: &Reference, facts: &Facts
 
 /// Returns true if a load of what was stored gives the lanes that they were: memory has their bits, or they are integers in
 /// the range of the narrower type, as the selection stores them.
-fn is_plain(mem: DType, lane: Lane) -> bool {
+pub fn is_plain(mem: DType, lane: Lane) -> bool {
     let narrow = matches!(mem, DType::I8 | DType::U8 | DType::I16 | DType::U16);
     match lane {
         Lane::F32 => mem == DType::F32,

@@ -17,7 +17,7 @@ fn loads(nest: &LoopNest) -> (usize, usize) {
 }
 
 /// Instructions of a kind in innermost loops of the first phase for AVX-512, before and after.
-fn innermost(nest: &LoopNest, is_counted: &dyn Fn(&Inst) -> bool) -> (usize, usize) {
+pub fn innermost(nest: &LoopNest, is_counted: &dyn Fn(&Inst) -> bool) -> (usize, usize) {
     let target = Target::avx512();
     let prepared = prepare::prepare(&simplify::simplify(nest), &target);
     let locals = vec![LocalMode::Registers { blend: false }; prepared.nest.buffers.len()];
