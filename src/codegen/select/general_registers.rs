@@ -8,6 +8,7 @@
 //! when every instruction that names one of its registers has a form on general-purpose registers (`forms`), when that shortens the
 //! iterations of an innermost loop (`recurrence`), and when the registers suffice. Invariant: memory gets the same bytes.
 
+mod conditions;
 mod forms;
 mod low_bits;
 pub mod recurrence;
@@ -45,6 +46,7 @@ pub fn move_integers(function: &mut Function, target: &Target) {
     if !moved.is_empty() {
         Rewriter::rewrite(function, &forms, &constants, moved);
         low_bits::drop_extensions(function);
+        conditions::join(function);
         remove_unread(function);
     }
 }
