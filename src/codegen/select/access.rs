@@ -216,6 +216,9 @@ impl Selector<'_> {
             let m = self.mask_as(m, lane, index_lane, false);
             index = self.emit(|dst| Inst::VBinary { op: VBinary::And, dst, ty, a: index, b: m });
         }
+        if let Some(found) = self.lookup_words(a.buffer, (index, ty), &base, self.part(first, count)) {
+            return Ok(found);
+        }
         let (addr, span) = self.operand(a.buffer, &base.scale(size), size);
         // the whole address of the gather is in its pointer
         let pointer = self.tree.pointers[addr.base.0 as usize].clone();

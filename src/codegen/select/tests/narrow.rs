@@ -296,6 +296,23 @@ fn tables_that_the_program_wrote_before_are_looked_up_in_registers() {
 }
 
 #[test]
+fn tables_of_bytes_are_looked_up_in_registers_beside_words() {
+    let text =
+        "kernel p { X: i32[64] argument 0; Y: i32[64] argument 1 written; T: u8[64] argument 2; S: i8[256] argument 3;
+        vector i in 0..64 { Y[i] = (cast i32(T[@and(X[i], i32(63))]) + cast i32(S[@and(X[i], i32(255))])); } }";
+    let nest = parse::nest(text).unwrap();
+    check(&nest, 6);
+    let target = Target::avx512().with_feature("avx512vbmi").unwrap();
+    let functions = lower(&nest, &target).unwrap();
+    let start = arguments(&nest, &mut StdRng::seed_from_u64(6));
+    let (mut want, mut got) = (start.clone(), start);
+    interpret::run(&nest, &mut want).unwrap();
+    run(&functions, &mut got);
+    assert!(got[1].data == want[1].data, "{got:?} {want:?}");
+    assert_eq!(number_of(&functions, |i| matches!(i, Inst::VGatherIndex { .. })), 0, "{}", functions[0]);
+}
+
+#[test]
 fn halves_are_copied_as_their_bits() {
     for dtype in ["f16", "bf16"] {
         let text = format!(
