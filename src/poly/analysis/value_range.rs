@@ -2,7 +2,8 @@
 //!
 //! In: a Scop. Out: for each temporary and each output of integers, and each scalar temporary of floats, of which every element that a statement reads has been assigned before,
 //! an interval with all values of these elements, where the operations of the assignments bound them. An interval analysis (P. Cousot,
-//! R. Cousot, "Abstract interpretation", POPL 1977) without an order of the statements; what still grows after a few rounds is left out.
+//! R. Cousot, "Abstract interpretation", POPL 1977) without an order of the statements; what still grows after a few rounds has only the bounds that
+//! the operations of its assignments give it whatever their operands are (narrowing).
 
 use crate::expr::float_interval::FloatInterval;
 use crate::expr::narrow::{Interval, dtype_range, float_range_over_elements, range_over_elements};
@@ -44,6 +45,7 @@ impl<'a> ValueRanges<'a> {
             let may = matches!(decl.role, Role::Temporary | Role::Output) && decl.dtype.is_integer() || is_float(decl);
             values.push(if may && is_assigned(scop, t, &isl)? { Values::Unassigned } else { Values::Any });
         }
+        let first_values = values.clone();
         let mut out = ValueRanges { tensors: &scop.tensors, values };
         for round in 0.. {
             let mut next: Vec<Values> =
@@ -58,7 +60,28 @@ impl<'a> ValueRanges<'a> {
             }
             out.values = next;
         }
+        let given_up: Vec<usize> = (0..first_values.len())
+            .filter(|&t| first_values[t] == Values::Unassigned && out.values[t] == Values::Any)
+            .collect();
+        out.narrow(scop, &given_up);
         Ok(out)
+    }
+
+    /// Looks again at the assignments to tensors that have been given up, as many times as one of them may pass a bound on to the next: what such a look finds holds
+    /// whatever they have, as of `bit_and(k, 255)` where `k` grows.
+    fn narrow(&mut self, scop: &Scop, given_up: &[usize]) {
+        for _ in 0..ROUNDS {
+            let is_found = |(t, new): &(usize, Values)| {
+                let whole = dtype_range(self.tensors[*t].dtype).map(Values::Within);
+                ![Some(Values::Unassigned), Some(self.values[*t]), whole].contains(&Some(*new))
+            };
+            let look = |t: usize| (t, self.next(scop, BufferId(t as u32), Values::Unassigned));
+            let found: Vec<(usize, Values)> = given_up.iter().map(|&t| look(t)).filter(is_found).collect();
+            if found.is_empty() {
+                return;
+            }
+            found.into_iter().for_each(|(t, new)| self.values[t] = new);
+        }
     }
 
     /// The values of a tensor after one more look at its assignments.
@@ -174,9 +197,10 @@ mod tests {
     use super::*;
 
     fn range(statements: &str) -> Option<Interval> {
-        let temporary = if statements.contains("f = ") { "f32 f" } else { "i32 t[N]" };
+        let float = if statements.contains("f = ") { "temp f32 f" } else { "" };
+        let array = if statements.contains("t[i]") { "temp i32 t[N]" } else { "" };
         let text =
-            format!("loop p(N = 100) {{ in f32 x[N]; in i32 q[N]; out i32 a[N]; temp {temporary};\n {statements} }}");
+            format!("loop p(N = 100) {{ in f32 x[N]; in i32 q[N]; out i32 a[N]\n {float}\n {array}\n {statements} }}");
         let scop = crate::poly::samples::loops(&text);
         let values = ValueRanges::new(&scop).unwrap();
         let a = (0..).map(BufferId).zip(&scop.tensors).find(|(_, t)| t.name == "a").unwrap().0;
@@ -204,7 +228,10 @@ mod tests {
         assert_eq!(range("for i in 0..N { f = min(7.9, x[i])  a[i] = i32(f) }"), Some((i64::from(i32::MIN), 7)));
         assert_eq!(range("for i in 0..N { f = x[i] * 2  a[i] = i32(f) }"), all);
         assert_eq!(range("for i in 0..N { if i > 0 a[i] = i32(f)  f = 2.5 }"), Some((2, 2)));
-        // what grows
+        // what grows, and low bits of it
+        let low_bits =
+            "f = 1  for i in 0..N { f = f * 2  t[i] = i32(f)  t[i] = bit_and(t[i], 65535)  a[i] = t[i] + 1 }";
+        assert_eq!(range(low_bits), Some((1, 65536)));
         assert_eq!(range("f = 0  for i in 0..N { f += 1  a[i] = i32(f) }"), None);
     }
 
