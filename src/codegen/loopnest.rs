@@ -19,7 +19,7 @@ use crate::expr::interval::Facts;
 use crate::expr::narrow::{Interval, is_table_of_bytes, range_over_elements};
 use crate::expr::{Affine, Var};
 use crate::expr::{BinaryOp, Index};
-use crate::expr::{BufferId, Expr, Literals};
+use crate::expr::{BufferId, Expr, Literals, Scalar};
 use crate::runtime::DType;
 use serde::{Deserialize, Serialize};
 
@@ -258,6 +258,26 @@ impl LoopNest {
         self.vars.push(name.into());
         Var(self.vars.len() as u32 - 1)
     }
+}
+
+/// Returns true if an element keeps all bits of its value where it is assigned `value`, or combined with it.
+pub fn is_kept(
+    buffers: &[Buffer],
+    (buffer, index): (BufferId, &[Index]),
+    reduce: Option<BinaryOp>,
+    value: &Expr,
+) -> bool {
+    match (reduce, value) {
+        (Some(op), Expr::Const(c)) => unchanged(op, buffers[buffer.0 as usize].dtype) == Some(*c),
+        (None, Expr::Load(a)) => a.buffer == buffer && a.index == index && a.guard.is_empty(),
+        _ => false,
+    }
+}
+
+/// The operand that leaves an element as it is.
+fn unchanged(op: BinaryOp, dtype: DType) -> Option<Scalar> {
+    let negative = op == BinaryOp::Add && dtype.is_float();
+    if negative { Some(Scalar::of(dtype, -0.0)) } else { Scalar::neutral(op, dtype).ok() }
 }
 
 impl Buffer {

@@ -3,13 +3,16 @@
 //! In: a verified nest with elements, or vectors of them, at `max(i - s, 0)`, where s is no affine form but the same in all iterations: a power of
 //! two, or an element of an array. Out: a nest of the same meaning in which the loop over i runs in up to three parts: one in which the
 //! first operand is the greater one in all lanes of an iteration, one in which the second is, and one between them, with the expression
-//! as it was. What was a gather is a vector of neighbours in the first part. Comparisons of the same two operands are decided as well.
+//! as it was. What was a gather is a vector of neighbours in the first part. Comparisons of the same two operands are decided as well, and a part whose
+//! statements leave their elements as they are is none.
 //! A vector that is longer than [`CHUNK`] bytes becomes a loop over chunks of so many before it is divided.
 //!
 //! The point is read before the loop and brought into the range in which it divides the loop.
 
 use crate::codegen::loopnest::invariant::may_read;
-use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
+use crate::codegen::loopnest::simplify::arithmetic::folded;
+use crate::codegen::loopnest::simplify::conditions::decided;
+use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt, is_kept};
 use crate::expr::interval::Facts;
 use crate::expr::narrow::dtype_range;
 use crate::expr::scalar::Value;
@@ -164,6 +167,9 @@ impl Divider<'_> {
                 }
             }
             let Serial { var, lower, upper, body } = l;
+            if body.is_empty() {
+                continue;
+            }
             out.push(Stmt::Loop { var, lower, upper, step: 1, kind: LoopKind::Serial, body });
         }
         Some(out)
@@ -324,16 +330,21 @@ impl Divider<'_> {
             stmt.enter(&mut inside);
             if let Stmt::Store { buffer, index, value, reduce } = stmt {
                 let value = self.expression(&value, own, facts, known);
-                let index = index.iter().map(|i| self.subscript(i, own, facts, known)).collect();
-                out.push(Stmt::Store { buffer, index, value, reduce });
+                let index: Vec<Index> = index.iter().map(|i| self.subscript(i, own, facts, known)).collect();
+                if !is_kept(&self.nest.buffers, (buffer, &index), reduce, &value) {
+                    out.push(Stmt::Store { buffer, index, value, reduce });
+                }
                 continue;
             }
             let count = own.len();
             if let Stmt::Loop { var, .. } = &stmt {
                 own.push(*var);
             }
-            out.push(stmt.map_body(|body| self.decided_in(body, own, &inside, known)));
+            let stmt = stmt.map_body(|body| self.decided_in(body, own, &inside, known));
             own.truncate(count);
+            if !stmt.body().is_empty() {
+                out.push(stmt);
+            }
         }
         out
     }
@@ -368,13 +379,10 @@ impl Divider<'_> {
                 let index = access.index.iter().map(|i| self.subscript(i, own, facts, known)).collect();
                 Expr::Load(Access { index, ..access.clone() })
             }
-            _ => match e.map_children(&mut |e| self.expression(e, own, facts, known)) {
-                Expr::Select(c, a, b) => match *c {
-                    Expr::Const(truth) => *if Value::from(truth).is_true() { a } else { b },
-                    _ => Expr::Select(c, a, b),
-                },
-                e => e,
-            },
+            _ => {
+                let e = decided(e.map_children(&mut |e| self.expression(e, own, facts, known)), facts);
+                folded(&e).unwrap_or(e)
+            }
         }
     }
 
@@ -506,7 +514,7 @@ mod tests {
         // a vector that is not of tiles
         let long =
             divided("vector i in 0..150 { Y[r][i] = X[@min(max((index(i) - cast i64(S[r])), i64(0)), i64(149))]; }");
-        has(&long, &["Y[r][32*ic + i] = X[@(index(32*ic + i) - cast i64(S[r]))];", "Y[r][32*ic + i] = X[@i64(0)];"]);
+        has(&long, &["Y[r][32*ic + i] = X[@(index(32*ic + i) - cast i64(S[r]))];", "Y[r][32*ic + i] = X[0];"]);
         has(&long, &["Y[r][i + 128] = X[@min(max((index(i + 128) - cast i64(S[r])), i64(0)), i64(149))];"]);
     }
 
@@ -529,6 +537,27 @@ mod tests {
                 W[8*t + i] = select(lt(cast i32(index(8*t + i)), S[r]), f32(1.0), X[@min(max((index(8*t + i) - cast i64(S[r])), i64(0)), i64(149))]); } }",
         );
         has(&text, &["W[8*t + i] = f32(1.0);", "W[8*t + i] = X[@(index(8*t + i) - cast i64(S[r]))];"]);
+    }
+
+    #[test]
+    fn parts_that_leave_their_elements_are_none() {
+        let inside =
+            "and(ge((index(8*t + i) - cast i64(S[r])), i64(0)), lt((index(8*t + i) - cast i64(S[r])), i64(150)))";
+        let value = "X[@min(max((index(8*t + i) - cast i64(S[r])), i64(0)), i64(149))]";
+        for (store, kept) in [("Y[r][8*t + i] add =", "f32(-0.0)"), ("Y[r][8*t + i] =", "Y[r][8*t + i]")] {
+            let text = divided(&format!(
+                "for t in 0..18 {{ vector i in 0..8 {{ {store} select({inside}, {value}, {kept}); }} }}"
+            ));
+            // below, across the limit, inside, across the other one, beyond
+            assert_eq!(text.matches("for t in").count(), 3, "{text}");
+            has(&text, &[&format!("{store} X[@(index(8*t + i) - cast i64(S[r]))];")]);
+            assert_eq!(text.matches(kept).count(), if kept.starts_with('Y') { 5 } else { 2 }, "{text}");
+        }
+        // 0.0 is no neutral element: it leaves -0.0 as it is not
+        let text = divided(&format!(
+            "for t in 0..18 {{ vector i in 0..8 {{ Y[r][8*t + i] add = select({inside}, {value}, f32(0.0)); }} }}"
+        ));
+        assert_eq!(text.matches("for t in").count(), 5, "{text}");
     }
 
     #[test]

@@ -14,14 +14,14 @@
 //!
 //! Splitting copies the body; the copies together are limited by [`COPIED_STORES`]. What is not split stays as it was.
 
-mod arithmetic;
+pub(super) mod arithmetic;
 mod bounds;
-mod conditions;
+pub(super) mod conditions;
 mod split;
 mod unswitch;
 
 use crate::codegen::loopnest::simplify::bounds::OldLoop;
-use crate::codegen::loopnest::{Buffer, LoopKind, LoopNest, Stmt};
+use crate::codegen::loopnest::{Buffer, LoopKind, LoopNest, Stmt, is_kept};
 use crate::expr::Bound;
 use crate::expr::interval::Facts;
 use crate::expr::narrow::Names;
@@ -118,9 +118,12 @@ impl Simplifier<'_> {
                 }
                 Stmt::If { conditions, body } => out.extend(self.conditional(conditions, body, env, facts)),
                 Stmt::Store { buffer, index, value, reduce } => {
-                    let index = index.iter().map(|i| self.index(i, env, facts)).collect();
-                    let value = self.expr(value, env, facts);
-                    out.push(Stmt::Store { buffer: *buffer, index, value, reduce: *reduce });
+                    let index: Vec<Index> = index.iter().map(|i| self.index(i, env, facts)).collect();
+                    let (buffer, reduce, chosen) = (*buffer, *reduce, self.expr(value, env, facts));
+                    let is_decided = matches!(value, Expr::Select(..)) && !matches!(chosen, Expr::Select(..));
+                    if !is_decided || !is_kept(self.buffers, (buffer, &index), reduce, &chosen) {
+                        out.push(Stmt::Store { buffer, index, value: chosen, reduce });
+                    }
                 }
                 Stmt::Loop { var, lower, upper, step, kind, body } => {
                     let lower = lower.iter().map(|b| Bound { affine: resolve(env, &b.affine), divisor: b.divisor });

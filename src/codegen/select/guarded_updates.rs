@@ -5,12 +5,12 @@
 //! that there is neither a clamp nor a selection, and nothing is loaded and stored where the condition fails. Such a condition says whether an element counts at all
 //! and holds for nearly all of them or changes rarely, so that processors predict it; other conditions stay selections.
 
-use crate::codegen::loopnest::{LoopNest, Stmt};
+use crate::codegen::loopnest::{LoopNest, Stmt, is_kept};
 use crate::expr::dynamic_bounds::swapped;
 use crate::expr::logic::Condition;
 use crate::expr::narrow::{Interval, dtype_range};
 use crate::expr::scalar::Value;
-use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, CompareOp, Expr, Index, Scalar, Var};
+use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, CompareOp, Expr, Index, Var};
 use crate::runtime::DType;
 
 /// Puts updates inside of the phases of `nest` into branches. A phase stays one statement.
@@ -100,7 +100,7 @@ fn guarded(nest: &LoopNest, stmt: &Stmt) -> Option<(Guard, Stmt)> {
     let Stmt::Store { buffer, index, value: Expr::Select(condition, value, otherwise), reduce } = stmt else {
         return None;
     };
-    let keeps = is_kept(nest, (*buffer, index), *reduce, otherwise);
+    let keeps = is_kept(&nest.buffers, (*buffer, index), *reduce, otherwise);
     let parts = condition.parts(true);
     let mut elements: Vec<Element> = vec![];
     for (d, i) in index.iter().enumerate() {
@@ -134,26 +134,6 @@ fn guarded(nest: &LoopNest, stmt: &Stmt) -> Option<(Guard, Stmt)> {
     };
     let update = Stmt::Store { buffer: *buffer, index: index.clone(), value, reduce: *reduce };
     Some((Guard { elements, vars: 0 }, update))
-}
-
-/// Returns true if an element keeps all bits of its value where it is assigned `value`, or combined with it.
-pub(super) fn is_kept(
-    nest: &LoopNest,
-    (buffer, index): (BufferId, &[Index]),
-    reduce: Option<BinaryOp>,
-    value: &Expr,
-) -> bool {
-    match (reduce, value) {
-        (Some(op), Expr::Const(c)) => unchanged(op, nest.buffer(buffer).dtype) == Some(*c),
-        (None, Expr::Load(a)) => a.buffer == buffer && a.index == index && a.guard.is_empty(),
-        _ => false,
-    }
-}
-
-/// The operand that leaves an element as it is.
-fn unchanged(op: BinaryOp, dtype: DType) -> Option<Scalar> {
-    let negative = op == BinaryOp::Add && dtype.is_float();
-    if negative { Some(Scalar::of(dtype, -0.0)) } else { Scalar::neutral(op, dtype).ok() }
 }
 
 /// The operand of conversions to i64.

@@ -11,9 +11,8 @@
 //! - **A chain through the condition**: an assignment to what is a subscript in its own condition, as the place of the least element
 //!   (`if x[i] < x[m] m = i`). A selection makes each iteration wait for the load and the comparison of the one before.
 
-use crate::codegen::loopnest::{BufferKind, LoopNest, Stmt};
+use crate::codegen::loopnest::{BufferKind, LoopNest, Stmt, is_kept};
 use crate::codegen::select::expansion_cost::cost;
-use crate::codegen::select::guarded_updates::is_kept;
 use crate::codegen::select::unswitching::{Part, all_of, depends, without, written};
 use crate::expr::logic::Condition as _;
 use crate::expr::{Access, Affine, Bound, BufferId, Expr, Index, Var};
@@ -209,7 +208,7 @@ fn alternatives(first: &[Stmt]) -> Option<Run> {
 /// The parts of the condition, on data, without which a statement changes nothing.
 fn parts(nest: &LoopNest, s: &Stmt) -> Vec<Part> {
     let Stmt::Store { buffer, index, value: Expr::Select(condition, yes, no), reduce } = s else { return vec![] };
-    let stays = |e: &Expr| is_kept(nest, (*buffer, index), *reduce, e);
+    let stays = |e: &Expr| is_kept(&nest.buffers, (*buffer, index), *reduce, e);
     let truth = match (stays(no), stays(yes)) {
         (true, _) => true,
         (_, true) => false,

@@ -5,9 +5,8 @@
 //! transformations hold for it; here it skips the loop again. Of neighbouring loops that share the condition there is one branch. What stands in vector loops, and
 //! work that costs less than a branch that is predicted wrong now and then, stays.
 
-use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
+use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt, is_kept};
 use crate::codegen::select::expansion_cost::{constant_range, cost};
-use crate::codegen::select::guarded_updates::is_kept;
 use crate::expr::interval::Facts;
 use crate::expr::logic::Condition as _;
 use crate::expr::{Access, Affine, Bound, BufferId, Expr, Index, Var};
@@ -131,7 +130,7 @@ fn is_inside(nest: &LoopNest, access: &Access, facts: &Facts) -> bool {
 fn needed(nest: &LoopNest, s: &Stmt) -> Option<Vec<Part>> {
     match s {
         Stmt::Store { buffer, index, value: Expr::Select(condition, yes, no), reduce } => {
-            let stays = |e: &Expr| is_kept(nest, (*buffer, index), *reduce, e);
+            let stays = |e: &Expr| is_kept(&nest.buffers, (*buffer, index), *reduce, e);
             let truth = if stays(no) { true } else { stays(yes).then_some(false)? };
             Some(condition.parts(truth).into_iter().map(|(e, holds)| (e.clone(), holds)).collect())
         }

@@ -15,7 +15,7 @@ pub(super) fn simplified(e: Expr, names: Names) -> Expr {
 }
 
 /// The value of an operation on two integers that are known.
-fn folded(e: &Expr) -> Option<Expr> {
+pub(in crate::codegen::loopnest) fn folded(e: &Expr) -> Option<Expr> {
     let Expr::Binary(op, a, b) = e else { return None };
     let number = |e: &Expr| match e {
         Expr::Const(s) if s.dtype.is_integer() => Some(Value::from(*s)),
