@@ -2,9 +2,10 @@
 
 mod common;
 
-use common::loop_runs::{check, i32s, results};
+use common::loop_runs::{check, i32s, model, results};
 use common::scop;
 use tilewright::internal::poly::statement::Role;
+use tilewright::{Options, Stage, Tensor};
 
 /// The number of tensors that keep an extreme.
 fn extremes(text: &str) -> usize {
@@ -130,4 +131,87 @@ fn subscripts_of_indices_are_proven_for_parts_of_loops() {
     let wrong = text.replace("y[o + shl(1, 2 * s)]", "y[o + shl(1, 2 * s) + 1]");
     assert!(extremes(&wrong) > 0);
     assert!(results(&wrong, &[("x", &i32s(&x))]).iter().all(|r| r.is_err()));
+}
+
+/// Conditions around a subscript that keep it inside leave nothing to record.
+#[test]
+fn conditions_keep_subscripts_inside() {
+    let text = |condition: &str, at: &str| {
+        format!(
+            "loop p(N = 20) {{ in i32 q[N], a[N]\n in i64 w[3]\n out i32 y[N]\n temp i32 t
+            for i in 0..N {{ t = q[i] * q[i] / 4  y[i] = 7  if {condition} y[i] = a[{at}] }} }}"
+        )
+    };
+    let q: Vec<i32> = (-10..10).collect();
+    let a: Vec<i32> = (0..20).map(|k| 100 + k).collect();
+    type Chosen = fn(i64, i64, [i64; 3]) -> Option<i64>;
+    let inside: [(&str, &str, Chosen); 8] = [
+        ("t >= 0 && t < N - 1", "t + 1", |_, t, _| (t < 19).then_some(t + 1)),
+        ("!(t < 1 || t >= N)", "t - 1", |_, t, _| (1..20).contains(&t).then_some(t - 1)),
+        ("t > 3 && t < 9 || t == 12", "t", |_, t, _| (t > 3 && t < 9 || t == 12).then_some(t)),
+        ("i + w[1] >= 0 && i + w[1] < N", "i + w[1]", |i, _, w| i.checked_add(w[1]).filter(|at| (0..20).contains(at))),
+        ("i + w[0] >= 2 && i + w[0] < N", "i + w[0] - 2", |i, _, w| {
+            i.checked_add(w[0]).filter(|at| (2..20).contains(at)).map(|at| at - 2)
+        }),
+        ("t > i && t < N", "t", |i, t, _| (t > i && t < 20).then_some(t)),
+        ("i >= t && t >= 0", "i - t", |i, t, _| (i >= t).then_some(i - t)),
+        ("t >= 0 && t < 3 && w[t] >= 0 && w[t] < N", "w[t]", |_, t, w| {
+            (t < 3).then(|| w[t as usize]).filter(|at| (0..20).contains(at))
+        }),
+    ];
+    for w in [[0, 3, 19], [5, -4, 7], [-100, i64::MAX, i64::MIN], [i64::MAX, i64::MAX - 3, -1]] {
+        let given = Tensor::new(&[3], &w);
+        for (condition, at, chosen) in &inside {
+            let text = text(condition, at);
+            assert_eq!(extremes(&text), 0, "{text}");
+            let t = |i: i64| i64::from(q[i as usize] * q[i as usize] / 4);
+            let y = (0..20).map(|i| chosen(i, t(i), w).map_or(7, |at| a[at as usize]));
+            let y: Vec<i32> = y.collect();
+            check(&text, &[("q", &i32s(&q)), ("a", &i32s(&a)), ("w", &given)], &[&y]);
+        }
+    }
+}
+
+/// A condition that leaves a subscript outside does not prove it: it is recorded, and refused where the condition holds.
+#[test]
+fn conditions_that_leave_too_much_are_recorded() {
+    for (condition, at, wrong) in [
+        ("t >= 0 && t < N", "t + 1", 19),
+        ("t >= 0 && t <= N", "t", 20),
+        ("t < N", "t", -1),
+        ("t >= 0 || t < N", "t", 20),
+        // the sum wraps around
+        ("t >= 0 && t + 2 < N", "t", i32::MAX),
+        ("t != 3", "t", 20),
+        ("q[i] >= 0 && q[i] < N", "t + 1", 19),
+    ] {
+        let text = format!(
+            "loop p(N = 20) {{ in i32 q[N], a[N]\n out i32 y[N]\n temp i32 t
+            for i in 0..N {{ t = bit_xor(q[i], 1)  y[i] = 7  if {condition} y[i] = a[{at}] }} }}"
+        );
+        assert!(extremes(&text) > 0, "{text}");
+        let run = |t: i32| {
+            let mut q = [2; 20];
+            q[11] = t ^ 1;
+            results(&text, &[("q", &i32s(&q)), ("a", &i32s(&[1; 20]))])
+        };
+        run(4).into_iter().for_each(|r| drop(r.unwrap_or_else(|e| panic!("{e}\n{text}"))));
+        for result in run(wrong) {
+            let error = result.unwrap_err().to_string();
+            assert!(error.contains("of tensor `a, dimension 0` lies outside of 0..=19"), "{error}\n{text}");
+        }
+    }
+}
+
+/// The C text has the subscripts that conditions keep inside as they are written, and minima and maxima of the program.
+#[test]
+fn guarded_subscripts_are_text_as_written() {
+    let text = "loop p(N = 20) { in i32 q[N], a[N]\n out i32 y[N]\n temp i32 t
+        for i in 0..N { t = bit_xor(q[i], 1)
+            if t >= 0 && t < N y[i] = a[t] else y[i] = min(max(t, 0), 19) } }";
+    let c = model(text).explain(&Options::default(), Stage::C, None).unwrap();
+    assert!(c.contains("a[q[i] ^ 1]"), "{c}");
+    let clamped = text.replace("y[i] = min(max(t, 0), 19)", "y[i] = a[min(max(t, 0), 19)]");
+    let c = model(&clamped).explain(&Options::default(), Stage::C, None).unwrap();
+    assert!(!c.contains("a[q[i] ^ 1]"), "{c}");
 }

@@ -107,7 +107,10 @@ fn lower_with(
         }
     }
     let isl = Isl::default();
-    let checks = SubscriptChecks::new(&arrays);
+    let assigned = assignments(statements);
+    let times = |array: &TensorDecl| assigned.iter().filter(|a| a.target.text == array.name).count();
+    let changing = (0..).map(BufferId).zip(&arrays).filter(|(_, array)| times(array) > 1).map(|(b, _)| b).collect();
+    let checks = SubscriptChecks::new(&arrays, changing);
     let mut walk = Walk { sizes, origin, arrays: &arrays, checks, isl, statements: vec![], spans: vec![] };
     let order = walk.block(statements, &Nest::default())?;
     let (mut statements, mut spans) = (walk.statements, walk.spans);
@@ -251,10 +254,11 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn block(&mut self, statements: &[Statement], nest: &Nest) -> Checked<Ordered> {
-        let mut children = vec![];
+        let (mut children, values) = (vec![], self.checks.values());
         for s in statements {
             children.extend(self.statement(s, nest)?);
         }
+        self.checks.leave(values);
         Ok(in_sequence(children))
     }
 

@@ -20,6 +20,7 @@ pub mod forwarding;
 pub mod hints;
 pub mod if_conversion;
 pub mod instruction;
+mod kept_inside;
 pub mod lexer;
 pub mod live_ranges;
 pub mod loops;

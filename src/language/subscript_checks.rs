@@ -6,27 +6,29 @@
 //! a target that keeps its value where a condition fails, only what the condition chooses counts; the element that is kept is read where it is written. Where the condition bounds an index by the
 //! element that is part of the subscript, an interval of the element says the same, which a run checks before it begins; so does one where the condition is on
 //! the element that is the subscript, as in `if q[i] >= 0 y[q[i]] = x[i]`, and a negative one leads nowhere. A run ends with an error where a subscript
-//! has been outside. A subscript that a statement before it in the same iteration has is recorded once, where no array between has changed and the dimension
+//! has been outside. Where the conditions around keep a subscript inside, as in `if x >= 0 && x < N - 1 y = a[x + 1]`, nothing is recorded, nor is the extreme of
+//! a side on which they do. A subscript that a statement before it in the same iteration has is recorded once, where no array between has changed and the dimension
 //! is no shorter. Invariant: no data lead out of an array.
 
 use super::bound_checks::checked_bound;
 use crate::expr::dynamic_bounds::{DynamicBound, Target};
 use crate::expr::logic::Condition as _;
-use crate::expr::{BinaryOp, BufferId, Expr, Index, Scalar, UnaryOp};
+use crate::expr::{Affine, BinaryOp, BufferId, Expr, Index, Scalar, UnaryOp};
 use crate::poly::analysis::conditional_range::{Elements, conditional_range, elements_under};
 use crate::poly::analysis::element_function::type_range;
-use crate::poly::analysis::guarded_range::guarded_range;
+use crate::poly::analysis::guarded_range::{Instances, guarded_range};
 use crate::poly::analysis::index_range::{IndexRange, element_range, is_inside};
 use crate::poly::schedule::{Node, SequencePart};
-use crate::poly::scop::Scop;
 use crate::poly::statement::{ElementRange, Iterator, Role, Statement, StatementId, TensorDecl};
 use crate::runtime::DType;
+use std::collections::BTreeSet;
 
-/// A subscript: its value over iterators, the conditions under which it is used, and the tensors of its least and greatest values.
+/// A subscript: its value over iterators, the conditions under which it is used, and the tensors of its least and greatest values, with whether it may lie
+/// beyond the first and the last element.
 struct Record {
     value: Expr,
     conditions: Vec<Condition>,
-    extremes: [BufferId; 2],
+    extremes: [(BufferId, bool); 2],
 }
 
 /// A subscript that has been recorded for a dimension of this extent.
@@ -44,7 +46,7 @@ impl Known {
 }
 
 /// A condition, and whether it holds.
-type Condition = (Expr, bool);
+pub(super) type Condition = (Expr, bool);
 
 /// A dimension of an array.
 type Dimension = (BufferId, usize);
@@ -60,6 +62,10 @@ pub(super) struct SubscriptChecks<'a> {
     ranges: Vec<IndexRange>,
     /// Subscripts recorded by statements before in the same iteration, which have the same value still.
     known: Vec<Known>,
+    /// Arrays that more than one statement assigns.
+    changing: BTreeSet<BufferId>,
+    /// What temporaries have from their assignment to the end of the block.
+    values: Vec<(BufferId, Expr)>,
 }
 
 /// The words for the two tensors of a dimension.
@@ -97,8 +103,20 @@ pub(super) struct Checked {
 }
 
 impl<'a> SubscriptChecks<'a> {
-    pub fn new(arrays: &'a [TensorDecl]) -> SubscriptChecks<'a> {
-        SubscriptChecks { arrays, dimensions: vec![], tensors: vec![], ranges: vec![], known: vec![] }
+    /// The checks of a program in which several statements assign the arrays of `changing`.
+    pub fn new(arrays: &'a [TensorDecl], changing: BTreeSet<BufferId>) -> SubscriptChecks<'a> {
+        let (dimensions, tensors, ranges, known, values) = Default::default();
+        SubscriptChecks { arrays, dimensions, tensors, ranges, known, changing, values }
+    }
+
+    /// The number of temporaries whose values are known where a block begins, for its end.
+    pub fn values(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Ends a block: of its temporaries nothing is known any more.
+    pub fn leave(&mut self, values: usize) {
+        self.values.truncate(values);
     }
 
     /// Begins the statements of other iterations: what has been recorded says nothing of them.
@@ -108,10 +126,9 @@ impl<'a> SubscriptChecks<'a> {
 
     /// Brings the subscripts of a statement into their dimensions; returns the statements that record them.
     pub fn keep_inside(&mut self, s: &mut Statement) -> Vec<Statement> {
-        let is_box = s.domain.is_empty();
         let (dtype, index) = (self.arrays[s.target.0 as usize].dtype, s.subscripts());
         let target = Target { buffer: s.target, index: &index, reduce: s.reduce, dtype };
-        let mut walk = Walk { checks: self, iterators: &s.iterators, is_box, records: vec![] };
+        let mut walk = Walk { checks: self, iterators: &s.iterators, domain: &s.domain, records: vec![] };
         let of_target = walk.target_conditions(&target, &s.body);
         let body = walk.assigned(&s.body, &[], &target, &of_target);
         let mut computed = vec![];
@@ -122,6 +139,7 @@ impl<'a> SubscriptChecks<'a> {
         let records = walk.records;
         (s.body, s.computed) = (body, computed);
         self.known.retain(|known| !known.reads(s.target));
+        let value = lasting_value(self.arrays, s).filter(|(temporary, _)| !self.changing.contains(temporary));
         let statement = |target, op, record: &Record| {
             let dtype = self.dtype(&record.value);
             // what does not count is neutral
@@ -134,10 +152,13 @@ impl<'a> SubscriptChecks<'a> {
             Statement { iterators, domain, ..of_check(target, Some(op), body) }
         };
         let both = records.iter().flat_map(|record| {
-            let [least, greatest] = record.extremes;
-            [statement(least, BinaryOp::Min, record), statement(greatest, BinaryOp::Max, record)]
+            let extremes = record.extremes.into_iter().zip([BinaryOp::Min, BinaryOp::Max]);
+            let open = extremes.filter(|((_, may_be_beyond), _)| *may_be_beyond);
+            open.map(|((extreme, _), op)| statement(extreme, op, record)).collect::<Vec<_>>()
         });
-        both.collect()
+        let both = both.collect();
+        self.values.extend(value);
+        both
     }
 
     fn dtype(&self, e: &Expr) -> DType {
@@ -221,8 +242,8 @@ impl<'a> SubscriptChecks<'a> {
 struct Walk<'a, 'b> {
     checks: &'a mut SubscriptChecks<'b>,
     iterators: &'a [Iterator],
-    /// Its instances are all points of the iterators' box.
-    is_box: bool,
+    /// Conditions, each ≥ 0; where there are none, its instances are all points of the iterators' box.
+    domain: &'a [Affine],
     records: Vec<Record>,
 }
 
@@ -306,14 +327,11 @@ impl Walk<'_, '_> {
         let extent = self.checks.arrays[buffer.0 as usize].shape[d];
         let dtype = self.checks.dtype(&value);
         let Some(limits) = limits(dtype, extent) else { return value };
-        let all_count = self.is_box && conditions.iter().all(|(c, holds)| *holds && leaves_all(c, &value));
-        let [least, greatest] = limits.map(Expr::Const);
-        let inside = Expr::binary(BinaryOp::Min, Expr::binary(BinaryOp::Max, value.clone(), least), greatest);
+        let all_count = self.domain.is_empty() && conditions.iter().all(|(c, holds)| *holds && leaves_all(c, &value));
+        let inside = brought_within(&value, limits);
         if !value.any(&mut |e| matches!(e, Expr::Load(_))) {
-            let is_in = |(low, high): (i64, i64)| 0 <= low && high < extent;
-            let (arrays, iterators) = (self.checks.arrays, self.iterators);
-            let is_guarded = !is_inside(arrays, iterators, &value, extent)
-                && guarded_range(arrays, iterators, conditions, &value).is_some_and(is_in);
+            let is_guarded = !is_inside(self.checks.arrays, self.iterators, &value, extent)
+                && self.may_be_beyond(conditions, &value, extent) == [false; 2];
             return if is_guarded { inside } else { value };
         }
         if !self.checks.is_open(self.iterators, all_count, &value, extent) {
@@ -326,19 +344,40 @@ impl Walk<'_, '_> {
                 Elements::Several => {}
             }
         }
+        let may_be_beyond = self.may_be_beyond(conditions, &value, extent);
+        if may_be_beyond == [false; 2] {
+            return inside;
+        }
         let arrays = self.checks.arrays;
         let under = || conditional_range(arrays, self.iterators, conditions, &value, extent);
-        if let Some(range) = (self.is_box && !conditions.is_empty()).then(under).flatten() {
+        if let Some(range) = (self.domain.is_empty() && !conditions.is_empty()).then(under).flatten() {
             self.checks.ranges.push(range);
             return inside;
         }
         if !self.checks.is_recorded(&value, conditions, extent) {
-            let extremes = self.checks.extremes((buffer, d), dtype, extent);
+            let [least, greatest] = self.checks.extremes((buffer, d), dtype, extent);
+            // of a subscript without conditions code compares both at once
+            let open = |side: usize| may_be_beyond[side] || conditions.is_empty();
+            let extremes = [(least, open(0)), (greatest, open(1))];
             let conditions = conditions.to_vec();
             self.checks.known.push(Known { value: value.clone(), conditions: conditions.clone(), extent });
             self.records.push(Record { value, conditions, extremes });
         }
         inside
+    }
+
+    /// Returns whether a subscript may lie below 0 and beyond the last element where the conditions are as said; whatever its operations say of it without
+    /// conditions, both where there are none.
+    fn may_be_beyond(&self, conditions: &[Condition], value: &Expr, extent: i64) -> [bool; 2] {
+        if conditions.is_empty() && self.domain.is_empty() {
+            return [true; 2];
+        }
+        let (checks, domain) = (&self.checks, self.domain);
+        let conditions: Vec<Condition> =
+            conditions.iter().map(|(e, holds)| (with_values(e, &checks.values), *holds)).collect();
+        let instances = Instances { iterators: self.iterators, domain, conditions: &conditions };
+        let range = guarded_range(checks.arrays, &instances, &with_values(value, &checks.values));
+        range.map_or([true; 2], |(low, high)| [low < 0, extent <= high])
     }
 }
 
@@ -357,7 +396,7 @@ fn leaves_all(condition: &Expr, value: &Expr) -> bool {
 }
 
 /// The conditions without each of which `value` keeps the target, and the value where they are as said.
-fn conditions_of<'e>(target: &Target, mut value: &'e Expr) -> (Vec<(&'e Expr, bool)>, &'e Expr) {
+pub(super) fn conditions_of<'e>(target: &Target, mut value: &'e Expr) -> (Vec<(&'e Expr, bool)>, &'e Expr) {
     let mut out = vec![];
     while let Expr::Select(condition, yes, no) = value {
         let holds = match (target.is_kept_by(yes), target.is_kept_by(no)) {
@@ -412,86 +451,35 @@ fn of_check(target: BufferId, reduce: Option<BinaryOp>, body: Expr) -> Statement
     }
 }
 
-/// The subscript of which a statement keeps an extreme: what its conditions choose beside the neutral element.
-pub(super) fn recorded(s: &Statement) -> &Expr {
-    let is_neutral = |e: &Expr| match (e, s.reduce) {
-        (Expr::Const(c), Some(op)) => Scalar::neutral(op, c.dtype).is_ok_and(|neutral| *c == neutral),
-        _ => false,
-    };
-    let mut value = &s.body;
-    while let Expr::Select(_, yes, no) = value {
-        value = match (is_neutral(yes), is_neutral(no)) {
-            (false, true) => yes,
-            (true, false) => no,
-            _ => break,
-        };
-    }
-    value
+/// The temporary without dimensions and the value that a statement gives it, which reads nothing that a program writes.
+pub(super) fn lasting_value(arrays: &[TensorDecl], s: &Statement) -> Option<(BufferId, Expr)> {
+    let array = |b: BufferId| &arrays[b.0 as usize];
+    let temporary = array(s.target);
+    let is_number = temporary.role == Role::Temporary && temporary.shape.is_empty() && temporary.dtype.is_integer();
+    let changes = |e: &Expr| matches!(e, Expr::Load(a) if array(a.buffer).role != Role::Input);
+    let lasts = is_number && s.reduce.is_none() && !s.body.any(&mut |e| changes(e));
+    (lasts && s.body.dtype(&|b| array(b).dtype) == temporary.dtype).then(|| (s.target, s.body.clone()))
 }
 
-/// The subscripts of a statement, brought into their dimension, that are inside wherever they count, as the ranges of the arrays say.
-pub(super) fn checked_before<'s>(scop: &'s Scop, s: &'s Statement) -> Vec<&'s Expr> {
-    let mut out = vec![];
-    if s.domain.is_empty() {
-        collect(scop, s, &s.body, &mut vec![], &mut out);
-        let (array, index) = (scop.tensor(s.target), s.subscripts());
-        let target = Target { buffer: s.target, index: &index, reduce: s.reduce, dtype: array.dtype };
-        let conditions = conditions_of(&target, &s.body).0.into_iter().map(|(e, holds)| (e.clone(), holds));
-        let conditions: Vec<Condition> = conditions.collect();
-        for (d, e) in &s.computed {
-            let extent = array.shape[*d];
-            out.extend(brought_inside(e).filter(|value| is_checked(scop, s, &conditions, value, extent)));
-        }
+/// `e` with the values of temporaries in their place.
+pub(super) fn with_values(e: &Expr, values: &[(BufferId, Expr)]) -> Expr {
+    if values.is_empty() {
+        return e.clone();
     }
-    out
-}
-
-fn collect<'s>(scop: &Scop, s: &Statement, e: &'s Expr, conditions: &mut Vec<Condition>, out: &mut Vec<&'s Expr>) {
-    match e {
-        Expr::Select(condition, yes, no) => {
-            collect(scop, s, condition, conditions, out);
-            for (e, holds) in [(yes, true), (no, false)] {
-                conditions.push(((**condition).clone(), holds));
-                collect(scop, s, e, conditions, out);
-                conditions.pop();
-            }
-        }
-        Expr::Load(access) => {
-            let tensor = scop.tensor(access.buffer);
-            for (index, &extent) in access.index.iter().zip(&tensor.shape) {
-                let Some(e) = index.value() else { continue };
-                out.extend(brought_inside(e).filter(|value| is_checked(scop, s, conditions, value, extent)));
-                collect(scop, s, e, conditions, out);
-            }
-        }
-        e => e.operands().for_each(|e| collect(scop, s, e, conditions, out)),
-    }
-}
-
-/// Returns true if ranges of the arrays keep a subscript in `0..extent` wherever the conditions are as said.
-fn is_checked(scop: &Scop, s: &Statement, conditions: &[Condition], value: &Expr, extent: i64) -> bool {
-    let range = conditional_range(&scop.tensors, &s.iterators, conditions, value, extent);
-    range.is_some_and(|r| {
-        let covers = |known: &ElementRange| {
-            (known.offset, known.stride) == (r.offset, r.stride) && r.lower <= known.lower && known.upper <= r.upper
-        };
-        scop.tensor(r.tensor).ranges.iter().any(covers)
+    e.rewrite_loads(&mut |access| {
+        let value = values.iter().find(|(temporary, _)| *temporary == access.buffer);
+        value.map_or_else(|| Expr::Load(access), |(_, value)| value.clone())
     })
 }
 
-/// The value that a minimum and a maximum bring into a dimension.
-pub(super) fn brought_inside(e: &Expr) -> Option<&Expr> {
-    match e {
-        Expr::Binary(BinaryOp::Min, above, _) => match above.as_ref() {
-            Expr::Binary(BinaryOp::Max, value, _) => Some(value),
-            _ => None,
-        },
-        _ => None,
-    }
+/// A subscript that is brought between two limits.
+pub(super) fn brought_within(value: &Expr, limits: [Scalar; 2]) -> Expr {
+    let [least, greatest] = limits.map(Expr::Const);
+    Expr::binary(BinaryOp::Min, Expr::binary(BinaryOp::Max, value.clone(), least), greatest)
 }
 
 /// The least and the greatest subscript of a dimension, in a type; `None` for types that have no subscripts.
-fn limits(dtype: DType, extent: i64) -> Option<[Scalar; 2]> {
+pub(super) fn limits(dtype: DType, extent: i64) -> Option<[Scalar; 2]> {
     let (_, most) = type_range(dtype)?;
     Some([0, most.min(i128::from(extent - 1))].map(|limit| Scalar::of(dtype, limit as f64)))
 }

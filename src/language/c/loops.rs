@@ -6,8 +6,8 @@
 use super::expression::{Names, type_of};
 use crate::expr::dynamic_bounds::{DynamicBound, Target};
 use crate::expr::narrow::range_over_elements;
-use crate::expr::{Affine, BufferId, Expr, Index, UnaryOp, Var};
-use crate::language::subscript_checks;
+use crate::expr::{Access, Affine, BufferId, Expr, Index, UnaryOp, Var};
+use crate::language::kept_inside;
 use crate::poly::schedule::{Band, Node, Row};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, StatementId, ranges};
@@ -18,8 +18,8 @@ use std::fmt::Write;
 pub fn print(scop: &Scop, arrays: &[String], reserved: &dyn Fn(&str) -> bool) -> Result<String> {
     let dtypes: Vec<DType> = scop.tensors.iter().map(|t| t.dtype).collect();
     let records = scop.statements.iter().filter(|s| s.reduce.is_some() && scop.tensor(s.target).role == Role::Check);
-    let checked = scop.statements.iter().flat_map(|s| subscript_checks::checked_before(scop, s));
-    let recorded = records.map(subscript_checks::recorded).chain(checked).collect();
+    let checked = scop.statements.iter().flat_map(|s| kept_inside::checked_before(scop, s));
+    let recorded = records.map(kept_inside::recorded).chain(checked).collect();
     let mut printer = Printer { scop, arrays, dtypes, reserved, recorded, dynamic: vec![], out: String::new() };
     let all: Vec<StatementId> = scop.ids().collect();
     printer.node(&scop.order.root, &all, &[], &[], 1)?;
@@ -287,12 +287,9 @@ impl Printer<'_> {
             return Ok(());
         }
         let names = self.names(vars);
-        let place = |index| match index {
-            Index::Value(e) => Index::Value(Box::new(self.unchecked(&e))),
-            affine => affine,
-        };
-        let index: Vec<Index> = s.subscripts().into_iter().map(place).collect();
-        let body = self.unchecked(&s.body);
+        let guarded = kept_inside::guarded(self.scop, id);
+        let index: Vec<Index> = s.subscripts().iter().map(|i| self.subscript(i, &guarded)).collect();
+        let body = self.unchecked(&s.body, &guarded);
         let dtype = self.scop.tensor(s.target).dtype;
         let target = Target { buffer: s.target, index: &index, reduce: s.reduce, dtype };
         let said = |e: &Expr| DynamicBound::of(e).is_some_and(|b| self.dynamic.iter().any(|d| d.is(&b)));
@@ -306,11 +303,22 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// `e` with the subscripts that the program records as they are, and not kept inside of their dimension.
-    fn unchecked(&self, e: &Expr) -> Expr {
-        let kept =
-            |e: &Expr| subscript_checks::brought_inside(e).filter(|value| self.recorded.contains(value)).cloned();
-        kept(e).map_or_else(|| e.map_children(&mut |e| self.unchecked(e)), |value| self.unchecked(&value))
+    /// `e` with the subscripts that the program records, and those that `guarded` brings into a dimension where conditions keep them there, as they are.
+    fn unchecked(&self, e: &Expr, guarded: &[&Expr]) -> Expr {
+        match e {
+            Expr::Load(access) => {
+                let index = access.index.iter().map(|i| self.subscript(i, guarded)).collect();
+                Expr::Load(Access { index, ..access.clone() })
+            }
+            e => e.map_children(&mut |e| self.unchecked(e, guarded)),
+        }
+    }
+
+    fn subscript(&self, index: &Index, guarded: &[&Expr]) -> Index {
+        let Index::Value(e) = index else { return index.clone() };
+        let is_kept = |value: &&Expr| self.recorded.contains(value) || guarded.contains(&&**e);
+        let value = kept_inside::brought_inside(e).filter(is_kept).unwrap_or(e);
+        Index::Value(Box::new(self.unchecked(value, guarded)))
     }
 
     fn names<'n>(&'n self, vars: &'n [String]) -> Names<'n> {
