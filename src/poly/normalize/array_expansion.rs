@@ -227,6 +227,7 @@ impl Expander<'_> {
                 value[a.0 as usize] = Some(Affine::var(b));
             }
         }
+        // digits come last: another subscript may be an iterator itself
         for (subscript, index) in w.write.iter().zip(&read.index) {
             let index = index.affine()?;
             if let [(v, 1)] = subscript.terms[..]
@@ -234,6 +235,9 @@ impl Expander<'_> {
             {
                 value[v.0 as usize] = Some(index.clone().offset(-subscript.constant));
             }
+        }
+        for (subscript, index) in w.write.iter().zip(&read.index) {
+            add_digits(subscript, index.affine()?, &mut value);
         }
         let value = value.into_iter().collect::<Option<Vec<Affine>>>()?;
         if !runs_before(node, writer, reader, &value) {
@@ -270,6 +274,25 @@ impl Expander<'_> {
             inside.inequalities.push(form);
         }
         Ok(true)
+    }
+}
+
+/// Adds the values of the iterators that a subscript of several ones leaves open, as in `2 * a + b` = `index`: its digits in mixed radix, where the iterators have so many
+/// values. Whether they have is for the conditions of the cover to say.
+fn add_digits(subscript: &Affine, index: &Affine, value: &mut [Option<Affine>]) {
+    let (mut open, known): (Vec<(Var, i64)>, Vec<(Var, i64)>) =
+        subscript.terms.iter().partition(|(v, _)| value[v.0 as usize].is_none());
+    if open.iter().any(|&(_, c)| c < 1) {
+        return;
+    }
+    let known = Affine { terms: known, constant: subscript.constant };
+    let mut rest = index.add_scaled(&known.substitute(|v| value[v.0 as usize].clone().unwrap_or_default()), -1);
+    open.sort_by_key(|&(_, c)| -c);
+    for (v, c) in open {
+        let terms = rest.terms.iter().filter(|(_, k)| k % c == 0).map(|&(u, k)| (u, k / c)).collect();
+        let digit = Affine { terms, constant: rest.constant.div_euclid(c) };
+        rest = rest.add_scaled(&digit, -c);
+        value[v.0 as usize] = Some(digit);
     }
 }
 
@@ -402,6 +425,30 @@ mod tests {
         assert_eq!(shape(&scop("for q in 1..3 x[q] = A[i][q]"), "x"), [9, 3]);
         // one of them in some iterations alone, later iterations read what it wrote
         assert_eq!(shape(&scop("if i < 1 x[2] = A[i][2]"), "x"), [3]);
+    }
+
+    #[test]
+    fn elements_at_sums_of_indices_are_expanded() {
+        let scop = |written: &str, read: &str| {
+            expanded(&format!(
+                "loop p(N = 9) {{ f64 A[N][12], B[N]\n temp f64 x[12]
+                   for i in 0..N {{ {written}  {read} }} }}"
+            ))
+        };
+        let all = "for a in 0..3 for b in 0..4 x[4 * a + b] = A[i][4 * a + b]";
+        for read in ["B[i] = x[0] + x[6] * x[11]", "for c in 0..2 for d in 0..4 B[i] += x[4 * c + d + 4]"] {
+            assert_eq!(shape(&scop(all, read), "x"), [9, 12], "{read}");
+        }
+        assert_eq!(
+            shape(
+                &scop("for a in 0..2 for c in 0..3 for b in 0..2 x[6 * a + b + 2 * c] = A[i][a]", "B[i] = x[9]"),
+                "x"
+            ),
+            [9, 12]
+        );
+        // elements between those that are written
+        let some = "for a in 0..3 for b in 0..3 x[4 * a + b] = A[i][4 * a + b]";
+        assert_eq!(shape(&scop(some, "B[i] = x[0] + x[6]"), "x"), [9, 12]);
     }
 
     #[test]
