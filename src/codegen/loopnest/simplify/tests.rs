@@ -161,3 +161,19 @@ fn divisions_by_computed_powers_of_two_are_shifts_and_masks() {
         assert_eq!(of(kept), format!("A[i][s] = {kept};"));
     }
 }
+
+#[test]
+fn what_leaves_its_element_as_it_is_goes_with_its_loop() {
+    let text = |kept: &str, op: &str| {
+        simplified(&format!(
+            "kernel rows {{ X: f32[64] argument 0; Y: f32[64] argument 1 written;
+              parallel once in 0..1 {{ for i in 0..64 {{ Y[i] {op} = select(lt(index(i), i64(20)), X[i], {kept}); }} }} }}"
+        ))
+    };
+    for (kept, op) in [("f32(-0.0)", "add"), ("Y[i]", "")] {
+        let text = text(kept, op);
+        assert!(text.contains("for i in 0..20 {") && !text.contains("..64 {"), "{text}");
+    }
+    // -0.0 and 0.0 is 0.0
+    assert!(text("f32(0.0)", "add").contains("20..64 {"));
+}
