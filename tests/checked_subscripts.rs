@@ -4,7 +4,7 @@ mod common;
 
 use common::loop_runs::{check, i32s, model, results};
 use common::scop;
-use tilewright::internal::poly::statement::Role;
+use tilewright::internal::poly::statement::{Role, Statement};
 use tilewright::{Options, Stage, Tensor};
 
 /// The number of tensors that keep an extreme.
@@ -200,6 +200,25 @@ fn conditions_that_leave_too_much_are_recorded() {
             let error = result.unwrap_err().to_string();
             assert!(error.contains("of tensor `a, dimension 0` lies outside of 0..=19"), "{error}\n{text}");
         }
+    }
+}
+
+/// Of a side that conditions prove no extreme is kept, but beside bounds of loops alone: without conditions both are compared at once.
+#[test]
+fn the_extreme_of_a_side_that_is_proven_is_left_out() {
+    let records = |statements: &str| {
+        let scop =
+            scop(&format!("loop p(N = 16) {{ inout i32 c[2], y[N]\n for i in 0..N {{ c[0] += 1  {statements} }} }}"));
+        let is_record = |s: &&Statement| s.reduce.is_some() && scop.tensor(s.target).role == Role::Check;
+        scop.statements.iter().filter(is_record).count()
+    };
+    for (statements, count) in [
+        ("y[c[0]] += 1", 2),
+        ("if c[0] > 3 y[c[0]] += 1", 1),
+        ("if c[0] > i && c[1] == 0 y[c[0]] += 1", 1),
+        ("for k in 0..min(c[0], N) y[c[0] * k] += 1", 2),
+    ] {
+        assert_eq!(records(statements), count, "{statements}");
     }
 }
 

@@ -356,8 +356,10 @@ impl Walk<'_, '_> {
         }
         if !self.checks.is_recorded(&value, conditions, extent) {
             let [least, greatest] = self.checks.extremes((buffer, d), dtype, extent);
-            // of a subscript without conditions code compares both at once
-            let open = |side: usize| may_be_beyond[side] || conditions.is_empty();
+            // where bounds of loops are all that is said, code compares both at once
+            let parts = conditions.iter().flat_map(|(condition, holds)| condition.parts(*holds));
+            let of_loops = parts.into_iter().all(|(part, holds)| DynamicBound::of_part(part, holds).is_some());
+            let open = |side: usize| may_be_beyond[side] || of_loops;
             let extremes = [(least, open(0)), (greatest, open(1))];
             let conditions = conditions.to_vec();
             self.checks.known.push(Known { value: value.clone(), conditions: conditions.clone(), extent });
