@@ -1,17 +1,22 @@
 //! Ranges in which elements of arrays must lie: their declarations, and initial values that lie in them.
 
+use super::bound_checks::checked_bound;
 use super::syntax::{Assign, Equation};
-use crate::expr::BufferId;
 use crate::expr::syntax::{Expr as Text, Kind, Name, Operator, Span};
+use crate::expr::{BufferId, Expr};
 use crate::poly::analysis::element_function::type_range;
 use crate::poly::analysis::index_range::IndexRange;
+use crate::poly::scop::Scop;
 use crate::poly::statement::{ElementRange, Role, TensorDecl};
 
 /// Initial values of the arrays that bound loops, where `given` has none: numbers that grow from the first to the last value of the range, by a
-/// share of it that differs from element to element. A range up to the greatest number of the type says nothing of them.
-pub fn initial(arrays: &[TensorDecl], given: &[Equation]) -> Vec<Equation> {
-    let of = |array: &TensorDecl| {
-        let ([range], [elements]) = (&array.ranges[..], &array.shape[..]) else { return None };
+/// share of it that differs from element to element. A range up to the greatest number of the type says nothing of them. `bounding` are ranges of
+/// arrays whose elements the program records ([`bounding`]).
+pub fn initial(arrays: &[TensorDecl], bounding: &[(BufferId, ElementRange)], given: &[Equation]) -> Vec<Equation> {
+    let of = |(id, array): (BufferId, &TensorDecl)| {
+        let recorded = bounding.iter().filter(|(of, _)| array.ranges.is_empty() && *of == id).map(|(_, range)| range);
+        let ranges: Vec<&ElementRange> = array.ranges.iter().chain(recorded).collect();
+        let ([range], [elements]) = (&ranges[..], &array.shape[..]) else { return None };
         let named = given.iter().any(|e| *e.target == *array.name);
         // a bound with a number added may be negative
         let lower = range.lower.max(range.upper.min(0));
@@ -44,7 +49,38 @@ pub fn initial(arrays: &[TensorDecl], given: &[Equation]) -> Vec<Equation> {
             span: Span::default(),
         })
     };
-    arrays.iter().filter_map(of).collect()
+    (0..).map(BufferId).zip(arrays).filter_map(of).collect()
+}
+
+/// The ranges of arrays with the elements that bound loops where the program computes which of them, as it records them: of each array from the first
+/// value of such a loop to the end of its range.
+pub fn bounding(scop: &Scop) -> Vec<(BufferId, ElementRange)> {
+    let mut out: Vec<(BufferId, ElementRange)> = vec![];
+    for s in &scop.statements {
+        let check = scop.tensor(s.target);
+        let Some((lower, upper)) = check.limits().filter(|_| checked_bound(&check.name).is_some()) else { continue };
+        let mut loads = vec![];
+        values(&s.body, &mut loads);
+        for array in loads {
+            let new = ElementRange { offset: 0, stride: 1, lower: lower.max(0), upper };
+            match out.iter_mut().find(|(known, _)| *known == array) {
+                Some((_, known)) => {
+                    (known.lower, known.upper) = (known.lower.max(new.lower), known.upper.min(new.upper));
+                }
+                None => out.push((array, new)),
+            }
+        }
+    }
+    out
+}
+
+/// The arrays whose elements an expression may have as its value, or as a part of a sum.
+fn values(e: &Expr, out: &mut Vec<BufferId>) {
+    match e {
+        Expr::Load(access) => out.push(access.buffer),
+        Expr::Select(_, a, b) => [a, b].into_iter().for_each(|e| values(e, out)),
+        e => e.operands().for_each(|e| values(e, out)),
+    }
 }
 
 /// Adds what must hold of the elements of arrays to their declarations.

@@ -4,10 +4,12 @@
 //! `x = select(c, v, x)`, and an update takes the neutral element of its operation where `c` does not hold, so that it remains
 //! a reduction. Of a temporary that only one branch names, and assigns before it reads it, nothing is kept: it is assigned where `c` does not hold too, the value where
 //! that reads no element at a subscript from data, or else 0. Where the condition is on an index, as of loops with bounds from data, it stays. Two branches that assign to the same elements in the same order become one list of selections. A condition
-//! whose arrays the branches write is kept in a temporary of its own, which is assigned before them. Affine parts of a
+//! whose arrays the branches write before its last use ([`super::branches`]) is kept in a temporary of its own, which is assigned before them; in a loop with bounds from data it keeps
+//! its value where an index lies outside of these, as all that is assigned there. Affine parts of a
 //! conjunction or a disjunction remain conditions. Source: J. R. Allen, K. Kennedy, C. Porterfield, J. Warren, *Conversion of
 //! control dependence to data dependence*, POPL 1983.
 
+use super::branches::{paired, put_last, writes_of};
 use super::condition;
 use super::def;
 use super::live_ranges::{assigned_before_read, occurrences};
@@ -16,7 +18,7 @@ use super::source::{Checked, Diagnostic};
 use super::syntax::{Access as Use, Array, Assign, Assignment, Body, Combine, Program, Statement, assignments};
 use crate::expr::scalar::Value;
 use crate::expr::syntax::{Expr as Text, Function, Kind, Name, Operator, Span, Style};
-use crate::expr::{BinaryOp, Scalar};
+use crate::expr::{BinaryOp, CompareOp, Scalar};
 use crate::language::environment::Scope;
 use crate::poly::statement::TensorDecl;
 use crate::runtime::DType;
@@ -41,6 +43,7 @@ pub fn convert(program: &Program, sizes: &BTreeMap<String, i64>, known: &[Tensor
             indices: vec![],
             used: vec![],
             conditions: vec![],
+            kept: BTreeSet::new(),
             occurrences: within.collect(),
             private: BTreeSet::new(),
         };
@@ -77,6 +80,9 @@ struct Conversion<'a> {
     used: Vec<String>,
     /// Temporaries that conditions are kept in.
     conditions: Vec<Array>,
+    /// Those of them, and temporaries of one branch, that keep their value where an index does not lie between bounds from data, so that such a loop
+    /// runs between these.
+    kept: BTreeSet<String>,
     /// Temporaries of which each read sees an assignment, with how often the program names them.
     occurrences: BTreeMap<String, usize>,
     /// Those that only one of the branches names which are being converted.
@@ -89,14 +95,23 @@ impl Conversion<'_> {
         for s in statements {
             match s {
                 Statement::For { index, range, step, body } => {
+                    let before = self.kept.clone();
                     self.indices.push(index.text.clone());
                     let body = self.block(body);
                     self.indices.pop();
+                    out.extend(self.kept.difference(&before).map(|name| self.begin(name, range.lower.span)));
                     out.push(Statement::For { index: index.clone(), range: range.clone(), step: *step, body: body? });
                 }
                 Statement::If { condition, body, otherwise } => {
                     let private = self.private(condition, [body, otherwise]);
+                    let (first, bounds) = (self.conditions.len(), self.bounds(condition));
+                    if bounds {
+                        self.kept.extend(self.named_alone([body, otherwise]));
+                    }
                     let (body, otherwise) = (self.block(body)?, self.block(otherwise)?);
+                    if bounds {
+                        self.kept.extend(self.conditions[first..].iter().map(|c| c.name.text.clone()));
+                    }
                     self.private = private;
                     out.extend(self.branches(condition, body, otherwise)?);
                 }
@@ -108,11 +123,49 @@ impl Conversion<'_> {
 
     /// The temporaries that nothing beside one of two branches names, where no index is compared.
     fn private(&self, condition: &Text, branches: [&Vec<Statement>; 2]) -> BTreeSet<String> {
-        if compares(condition, &self.indices) {
-            return BTreeSet::new();
+        match compares(condition, &self.indices) {
+            true => BTreeSet::new(),
+            false => self.named_alone(branches),
         }
+    }
+
+    /// The temporaries that nothing beside one of the branches names.
+    fn named_alone(&self, branches: [&Vec<Statement>; 2]) -> BTreeSet<String> {
         let named = branches.into_iter().flat_map(|branch| occurrences(branch));
         named.filter(|(name, n)| self.occurrences.get(name) == Some(n)).map(|(name, _)| name).collect()
+    }
+
+    /// Returns true if one of the conditions is a comparison of an index with data, or with a product of indices, that bounds a loop.
+    fn bounds(&self, condition: &Text) -> bool {
+        let varies = |e: &Text| compares(e, &self.indices);
+        operands(condition, Operator::And).into_iter().any(|part| {
+            let Kind::Binary(Operator::Compare(op), a, b) = &part.kind else { return false };
+            let mut is_data = false;
+            part.visit(&mut |e| {
+                is_data |= match &e.kind {
+                    Kind::Binary(Operator::Mul, a, b) => varies(a) && varies(b),
+                    Kind::Element(..) => true,
+                    Kind::Name(name) => self.known.iter().any(|a| a.name == *name),
+                    _ => false,
+                }
+            });
+            !matches!(op, CompareOp::Eq | CompareOp::Ne) && is_data && (varies(a) || varies(b))
+        })
+    }
+
+    /// The assignment before a loop of what each of its iterations assigns: what is kept of it comes from no other run of the loop.
+    fn begin(&self, name: &str, span: Span) -> Statement {
+        let target = Name { text: name.to_string(), span };
+        let dtype = self.known.iter().find(|known| known.name == name).map_or(DType::Bool, |known| known.dtype);
+        let (value, label) = (Text { kind: zero(dtype), span }, Name { text: format!("begin_{name}"), span });
+        Statement::Assign(Assignment {
+            label: Some(label),
+            target,
+            subscripts: vec![],
+            assign: Assign::Set,
+            value,
+            span,
+        })
     }
 
     fn is_affine(&self, condition: &Text) -> Checked<bool> {
@@ -158,13 +211,13 @@ impl Conversion<'_> {
 
     /// Branches under a condition that is not affine.
     fn selected(&mut self, condition: &Text, body: Vec<Statement>, otherwise: Vec<Statement>) -> Vec<Statement> {
+        let (mut out, mut condition, mut body, mut otherwise) = (vec![], condition.clone(), body, otherwise);
         let pairs = paired(&body, &otherwise);
-        let several = match &pairs {
-            Some(pairs) => pairs.len() > 1,
-            None => !matches!((&body[..], &otherwise[..]), ([Statement::Assign(_)], []) | ([], [Statement::Assign(_)])),
+        let last = match pairs.as_ref().and_then(|pairs| pairs.split_last()) {
+            Some((_, before)) => (!writes_of(&body[..before.len()], &condition)).then_some(1),
+            None => put_last(&condition, [&mut body, &mut otherwise]),
         };
-        let (mut out, mut condition) = (vec![], condition.clone());
-        if several && [&body, &otherwise].iter().any(|block| writes_of(block, &condition)) {
+        if last.is_none() {
             let name = self.temporary(&condition);
             let value =
                 std::mem::replace(&mut condition, Text { kind: Kind::Name(name.text.clone()), span: name.span });
@@ -174,14 +227,19 @@ impl Conversion<'_> {
         }
         if let Some(pairs) = pairs {
             out.extend(pairs.into_iter().map(|(a, b)| {
-                let value = select(&condition, a.value.clone(), b.value.clone());
-                Statement::Assign(Assignment { value, ..a.clone() })
+                let value = select(&condition, a.value, b.value);
+                Statement::Assign(Assignment { value, ..a })
             }));
             return out;
         }
         let negated = Text { kind: Kind::Not(Box::new(condition.clone())), span: condition.span };
-        out.extend(body.into_iter().map(|s| self.under(&condition, s)));
-        out.extend(otherwise.into_iter().map(|s| self.under(&negated, s)));
+        let mut branches = [(&condition, body), (&negated, otherwise)];
+        if last == Some(0) {
+            branches.reverse();
+        }
+        for (condition, block) in branches {
+            out.extend(block.into_iter().map(|s| self.under(condition, s)));
+        }
         out
     }
 
@@ -239,7 +297,11 @@ impl Conversion<'_> {
     fn assign_under(&self, condition: &Text, mut a: Assignment) -> Assignment {
         if self.conditions.iter().any(|c| c.name == a.target) {
             // a condition within a branch
-            a.value = binary(Operator::And, condition.clone(), a.value);
+            let name = Text { kind: Kind::Name(a.target.text.clone()), span: a.target.span };
+            a.value = match self.kept.contains(&a.target.text) {
+                true => select(condition, a.value, name),
+                false => binary(Operator::And, condition.clone(), a.value),
+            };
             return a;
         }
         let is_private = self.private.contains(&a.target.text);
@@ -260,12 +322,9 @@ impl Conversion<'_> {
             a.value = e;
         }
         let Assign::Update(combine) = a.assign else {
-            let zero = |dtype: DType| match dtype {
-                DType::Bool => Kind::Bool(false),
-                dtype if dtype.is_float() => Kind::Real(0.0),
-                _ => Kind::Integer(0),
-            };
-            let known = self.known.iter().find(|known| is_private && known.name == a.target.text);
+            // what keeps it elsewhere for a reason of its own has to go on
+            let keeps = matches!(&a.value.kind, Kind::Call(Function::Select, o) if o.last() == Some(&element));
+            let known = self.known.iter().find(|known| is_private && !keeps && known.name == a.target.text);
             let kept = known.map_or(element, |known| Text { kind: zero(known.dtype), span: a.span });
             a.value = select(condition, a.value, kept);
             return a;
@@ -285,6 +344,14 @@ impl Conversion<'_> {
             a.assign = Assign::Set;
         }
         a
+    }
+}
+
+fn zero(dtype: DType) -> Kind {
+    match dtype {
+        DType::Bool => Kind::Bool(false),
+        dtype if dtype.is_float() => Kind::Real(0.0),
+        _ => Kind::Integer(0),
     }
 }
 
@@ -312,18 +379,6 @@ pub fn operands(e: &Text, operator: Operator) -> Vec<&Text> {
     }
 }
 
-/// The assignments of two branches that replace the same elements in the same order.
-fn paired<'s>(a: &'s [Statement], b: &'s [Statement]) -> Option<Vec<(&'s Assignment, &'s Assignment)>> {
-    let pair = |(a, b): (&'s Statement, &'s Statement)| match (a, b) {
-        (Statement::Assign(a), Statement::Assign(b)) => {
-            (a.assign == Assign::Set && b.assign == Assign::Set && a.target == b.target && a.subscripts == b.subscripts)
-                .then_some((a, b))
-        }
-        _ => None,
-    };
-    (a.len() == b.len()).then(|| a.iter().zip(b).map(pair).collect()).flatten()
-}
-
 /// Returns true if an index is a number in `e`, outside of subscripts.
 fn compares(e: &Text, indices: &[String]) -> bool {
     match &e.kind {
@@ -333,20 +388,6 @@ fn compares(e: &Text, indices: &[String]) -> bool {
         Kind::Binary(_, a, b) => compares(a, indices) || compares(b, indices),
         Kind::Element(..) | Kind::Integer(_) | Kind::Unsigned(_) | Kind::Real(_) | Kind::Bool(_) => false,
     }
-}
-
-/// Returns true if `statements` write an array that `e` reads.
-fn writes_of(statements: &[Statement], e: &Text) -> bool {
-    let written = assignments(statements);
-    let mut reads = false;
-    e.visit(&mut |e| {
-        reads |= match &e.kind {
-            Kind::Element(name, _) => written.iter().any(|a| a.target == *name),
-            Kind::Name(name) => written.iter().any(|a| a.target.text == *name),
-            _ => false,
-        }
-    });
-    reads
 }
 
 fn binary(operator: Operator, a: Text, b: Text) -> Text {
@@ -451,21 +492,49 @@ mod tests {
         // a subscript from data counts where the condition holds
         has("for i in 0..N if k[i] > 0 { s = x[k[i]]  y[i] = s }", "s = select(k[i] > 0, x[k[i]], 0.0)");
         // in loops with bounds from data, elsewhere, and before it is assigned
-        has("for i in 0..N if i < k[0] { s = x[i]  y[i] = s }", "s = select(i < k[0], x[i], s)");
+        has(
+            "for i in 0..N if i < k[0] { s = x[i]  y[i] = s }",
+            "s = 0.0 for i in 0..N { s = select(i < k[0], x[i], s)",
+        );
         has("for i in 0..N { s = 1  if k[i] > 0 { s = x[i]  y[i] = s } }", "s = select(k[i] > 0, x[i], s)");
         has("for i in 0..N if k[i] > 0 { y[i] = s  s = x[i] }", "s = select(k[i] > 0, x[i], s)");
+    }
+
+    #[test]
+    fn what_changes_the_condition_comes_last() {
+        is(
+            "for i in 0..N if x[i] > best { best = x[i]  at = i }",
+            "for i in 0..N { at = select(x[i] > best, i, at)  best = select(x[i] > best, x[i], best) }",
+        );
+        is(
+            "for i in 0..N if x[i] > best { best = x[i]  at = 1 } else if x[i] == best at += 1",
+            "for i in 0..N { at += select(!(x[i] > best), select(x[i] == best, 1, 0), 0)
+                            at = select(x[i] > best, 1, at)  best = select(x[i] > best, x[i], best) }",
+        );
+        is(
+            "for i in 0..N if y[i] > 1 y[i] -= 2 else if y[i] < 0 y[i] += 2",
+            "for i in 0..N y[i] += select(y[i] > 1, -2, select(y[i] < 0, 2, -0.0))",
+        );
+        is(
+            "for i in 0..N if y[i] > 1 { second = y[i]  y[i] = 2 } else { second = 1  y[i] = 3 }",
+            "for i in 0..N { second = select(y[i] > 1, y[i], 1)  y[i] = select(y[i] > 1, 2, 3) }",
+        );
     }
 
     #[test]
     fn a_condition_that_the_branches_change_is_kept() {
         // a statement alone reads it first
         is("for i in 0..N if y[i] > 1 y[i] = 1", "for i in 0..N y[i] = select(y[i] > 1, 1, y[i])");
-        let kept = "temp bool condition_1 for i in 0..N { condition_1 = x[i] > best \
-                    best = select(condition_1, x[i], best) at = select(condition_1, i, at)";
-        assert_eq!(converted("for i in 0..N if x[i] > best { best = x[i]  at = i }"), kept);
+        let kept = "temp bool condition_1 for i in 0..N { condition_1 = x[i] > best best = select(condition_1, x[i], best) \
+                    y[i] = select(condition_1, best, y[i])";
+        assert_eq!(converted("for i in 0..N if x[i] > best { best = x[i]  y[i] = best }"), kept);
         // within another branch it holds where both do
-        let nested = converted("for i in 0..N if k[i] > 0 { if x[i] > best { second = best  best = x[i] } }");
+        let nested = converted("for i in 0..N if k[i] > 0 { if x[i] > best { best = x[i]  second = best } }");
         assert!(nested.contains("condition_1 = k[i] > 0 && x[i] > best"), "{nested}");
+        // of a loop with bounds from data it keeps its value outside of these
+        let bounded = converted("for i in 0..N for j in k[i]..k[i + 1] if x[j] > best { best = x[j]  y[i] = best }");
+        let kept = "condition_1 = select(j >= i64(k[i]) && j < i64(k[i + 1]), x[j] > best, condition_1)";
+        assert!(bounded.contains(kept), "{bounded}");
         // and a loop changes it for its next iteration
         let looped = converted("for i in 0..N if best > 1 for j in 0..N best -= x[j]");
         assert!(looped.contains("condition_1 = best > 1"), "{looped}");

@@ -35,7 +35,7 @@ use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Polyhedron, Reduced};
 use crate::poly::statement::{ElementRange, Iterator, Role, StatementId, TensorDecl, number, ranges};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most statements of one program.
 const STATEMENTS: usize = 200;
@@ -258,7 +258,7 @@ impl Walk<'_> {
         for s in statements {
             children.extend(self.statement(s, nest)?);
         }
-        self.checks.leave(values);
+        self.checks.forget(values);
         Ok(in_sequence(children))
     }
 
@@ -268,9 +268,9 @@ impl Walk<'_> {
                 let Some(inner) = self.enter(index, range, *step, nest)? else {
                     return Ok(vec![]);
                 };
-                self.checks.enter();
+                let recorded = self.checks.enter(&self.written(body));
                 let block = self.block(body, &inner)?;
-                self.checks.enter();
+                self.checks.leave(recorded);
                 let Some((ids, child)) = block else { return Ok(vec![]) };
                 let depth = nest.iterators.len();
                 let sign = if inner.backwards[depth] { -1 } else { 1 };
@@ -288,9 +288,9 @@ impl Walk<'_> {
                     for piece in condition::pieces(&scope, condition, truth)? {
                         let mut inner = nest.clone();
                         piece.iter().for_each(|c| inner.restrict(nest.over_iterators(c)));
-                        self.checks.enter();
+                        let recorded = self.checks.enter(&self.written(block));
                         children.extend(self.block(block, &inner)?);
-                        self.checks.enter();
+                        self.checks.leave(recorded);
                     }
                 }
                 Ok(children)
@@ -315,6 +315,13 @@ impl Walk<'_> {
                 Ok(children)
             }
         }
+    }
+
+    /// The arrays that statements assign to.
+    fn written(&self, statements: &[Statement]) -> Vec<BufferId> {
+        let assigned: BTreeSet<&str> = assignments(statements).iter().map(|a| &*a.target.text).collect();
+        let all = (0..).map(BufferId).zip(self.arrays);
+        all.filter(|(_, array)| assigned.contains(&*array.name)).map(|(id, _)| id).collect()
     }
 
     fn scope<'s>(&'s self, indices: &'s [String], read: &'s Reader<'s>) -> Scope<'s> {

@@ -81,8 +81,12 @@ impl File {
                 Body::Loop { .. } => Computation::Loop(loops::lower(program, &sizes)?),
             };
             let mut lowered = LoweredProgram { name: program.name.text.clone(), sizes, computation, initial: None };
-            let initial =
-                [program.initial.clone(), element_ranges::initial(lowered.arrays(), &program.initial)].concat();
+            let bounding = match &lowered.computation {
+                Computation::Loop(scop) => element_ranges::bounding(scop),
+                Computation::Def(_) => vec![],
+            };
+            let derived = element_ranges::initial(lowered.arrays(), &bounding, &program.initial);
+            let initial = [program.initial.clone(), derived].concat();
             if !initial.is_empty() {
                 for e in &program.initial {
                     if let Some(a) = lowered.arrays().iter().find(|a| a.name == *e.target)

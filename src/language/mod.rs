@@ -8,6 +8,7 @@
 
 pub mod bound_checks;
 pub mod bound_parts;
+pub mod branches;
 pub mod builder;
 pub mod c;
 pub mod condition;

@@ -7,8 +7,8 @@
 //! element that is part of the subscript, an interval of the element says the same, which a run checks before it begins; so does one where the condition is on
 //! the element that is the subscript, as in `if q[i] >= 0 y[q[i]] = x[i]`, and a negative one leads nowhere. A run ends with an error where a subscript
 //! has been outside. Where the conditions around keep a subscript inside, as in `if x >= 0 && x < N - 1 y = a[x + 1]`, nothing is recorded, nor is the extreme of
-//! a side on which they do. A subscript that a statement before it in the same iteration has is recorded once, where no array between has changed and the dimension
-//! is no shorter. Invariant: no data lead out of an array.
+//! a side on which they do. A subscript that a statement before it in the same iteration has, or one before the loop whose body leaves it as it is, is recorded once, where no array
+//! between has changed and the dimension is no shorter. Invariant: no data lead out of an array.
 
 use super::bound_checks::checked_bound;
 use crate::expr::dynamic_bounds::{DynamicBound, Target};
@@ -31,7 +31,11 @@ struct Record {
     extremes: [(BufferId, bool); 2],
 }
 
+/// What had been recorded before a block.
+pub(super) struct Recorded(Vec<Known>);
+
 /// A subscript that has been recorded for a dimension of this extent.
+#[derive(Clone)]
 struct Known {
     value: Expr,
     conditions: Vec<Condition>,
@@ -60,7 +64,7 @@ pub(super) struct SubscriptChecks<'a> {
     tensors: Vec<TensorDecl>,
     /// Intervals of elements that a run checks before it begins.
     ranges: Vec<IndexRange>,
-    /// Subscripts recorded by statements before in the same iteration, which have the same value still.
+    /// Subscripts recorded by statements before in the same iteration of the loops around, which have the same value still.
     known: Vec<Known>,
     /// Arrays that more than one statement assigns.
     changing: BTreeSet<BufferId>,
@@ -115,13 +119,20 @@ impl<'a> SubscriptChecks<'a> {
     }
 
     /// Ends a block: of its temporaries nothing is known any more.
-    pub fn leave(&mut self, values: usize) {
+    pub fn forget(&mut self, values: usize) {
         self.values.truncate(values);
     }
 
-    /// Begins the statements of other iterations: what has been recorded says nothing of them.
-    pub fn enter(&mut self) {
-        self.known.clear();
+    /// Begins a block whose statements may run again, or not at all, and which write these arrays: what has been recorded of others stays known in it, and behind it, to which
+    /// [`Self::leave`] comes with the result.
+    pub fn enter(&mut self, written: &[BufferId]) -> Recorded {
+        self.known.retain(|known| !written.iter().any(|array| known.reads(*array)));
+        Recorded(self.known.clone())
+    }
+
+    /// Ends a block.
+    pub fn leave(&mut self, Recorded(before): Recorded) {
+        self.known = before;
     }
 
     /// Brings the subscripts of a statement into their dimensions; returns the statements that record them.

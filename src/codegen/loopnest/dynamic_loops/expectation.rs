@@ -25,7 +25,7 @@ pub fn expected(nest: &LoopNest, (limit, lower): (&Expr, bool), (first, end): (i
                 let (Some(index), Some(&elements)) = (access.index.last(), shape.last()) else { return unknown };
                 let element = match index {
                     Index::Affine(a) => a.clone(),
-                    Index::Value(e) => Affine::constant(e.affine_terms().0.constant),
+                    Index::Value(e) => Affine::constant(added(e)),
                 };
                 let (mut share, mut rows) = (end - first, (elements - 1).max(1));
                 while share > 1 << 30 && rows > 1 {
@@ -37,5 +37,19 @@ pub fn expected(nest: &LoopNest, (limit, lower): (&Expr, bool), (first, end): (i
             }
             _ => return unknown,
         };
+    }
+}
+
+/// The number that a subscript from data adds to what it reads.
+fn added(e: &Expr) -> i64 {
+    match e {
+        Expr::Const(c) if !c.dtype.is_float() => Value::from(*c).as_i64(),
+        Expr::Index(a) => a.constant,
+        Expr::Cast(_, a) => added(a),
+        Expr::Binary(BinaryOp::Add, a, b) => added(a).saturating_add(added(b)),
+        Expr::Binary(BinaryOp::Sub, a, b) => added(a).saturating_sub(added(b)),
+        // limits of the dimension
+        Expr::Binary(BinaryOp::Min | BinaryOp::Max, a, b) if matches!(**b, Expr::Const(_)) => added(a),
+        _ => 0,
     }
 }
