@@ -13,6 +13,7 @@
 use super::bound_checks::checked_bound;
 use crate::expr::dynamic_bounds::{DynamicBound, Target};
 use crate::expr::logic::Condition as _;
+use crate::expr::scalar::Value;
 use crate::expr::{Affine, BinaryOp, BufferId, Expr, Index, Scalar, UnaryOp};
 use crate::poly::analysis::conditional_range::{Elements, conditional_range, elements_under};
 use crate::poly::analysis::element_function::type_range;
@@ -31,7 +32,7 @@ struct Record {
     extremes: [(BufferId, bool); 2],
 }
 
-/// What had been recorded before a block.
+/// Records before a block.
 pub(super) struct Recorded(Vec<Known>);
 
 /// A subscript that has been recorded for a dimension of this extent.
@@ -68,9 +69,12 @@ pub(super) struct SubscriptChecks<'a> {
     known: Vec<Known>,
     /// Arrays that more than one statement assigns.
     changing: BTreeSet<BufferId>,
-    /// What temporaries have from their assignment to the end of the block.
+    /// Values of temporaries from their assignment to the end of the block.
     values: Vec<(BufferId, Expr)>,
 }
+
+/// The largest difference of two subscripts of which one says something of the other.
+const NEAR: u64 = 1 << 20;
 
 /// The words for the two tensors of a dimension.
 const EXTREMES: [&str; 2] = ["least", "greatest"];
@@ -200,12 +204,26 @@ impl<'a> SubscriptChecks<'a> {
         }
     }
 
-    /// Returns true if a check for a dimension that is no longer has the subscript, wherever it counts.
+    /// Returns true if checks of dimensions that are no longer have the subscript, wherever it counts, or numbers that differ from it by constants: `u` lies in `0..n` where `u` is not negative
+    /// and `u + 1` lies in `0..n + 1`, as of rows from `row[u]` to `row[u + 1]`.
     fn is_recorded(&self, value: &Expr, conditions: &[Condition], extent: i64) -> bool {
-        let says = |known: &Known| {
-            known.extent <= extent && known.value == *value && known.conditions.iter().all(|c| conditions.contains(c))
-        };
-        self.known.iter().any(says)
+        let (base, offset) = without_constant(value);
+        let is_wide = matches!(self.dtype(value), DType::I32 | DType::I64);
+        let differences = self.known.iter().filter_map(|known| {
+            let (of, more) = without_constant(&known.value);
+            let counts = || known.conditions.iter().all(|c| conditions.contains(c));
+            // sums of small numbers in such types do not come back into a dimension from the other end
+            let is_near = |d: &i64| *d == 0 || is_wide && d.unsigned_abs() <= NEAR;
+            let difference = more.checked_sub(offset).filter(|d| of == base && is_near(d) && counts());
+            difference.map(|d| (d, known.extent))
+        });
+        let (mut least, mut greatest) = (false, false);
+        for (difference, known) in differences {
+            // `0 ≤ value + difference < known`
+            least |= difference <= 0;
+            greatest |= known.checked_sub(difference).is_some_and(|end| end <= extent);
+        }
+        least && greatest
     }
 
     /// The tensors of the least and the greatest subscript of a dimension.
@@ -391,6 +409,17 @@ impl Walk<'_, '_> {
         let instances = Instances { iterators: self.iterators, domain, conditions: &conditions };
         let range = guarded_range(checks.arrays, &instances, &with_values(value, &checks.values));
         range.map_or([true; 2], |(low, high)| [low < 0, extent <= high])
+    }
+}
+
+/// A value without the number that is added to it last, and this.
+fn without_constant(e: &Expr) -> (&Expr, i64) {
+    match e {
+        Expr::Binary(BinaryOp::Add, a, b) => match **b {
+            Expr::Const(c) if !c.dtype.is_float() => (&**a, Value::from(c).as_i64()),
+            _ => (e, 0),
+        },
+        e => (e, 0),
     }
 }
 
