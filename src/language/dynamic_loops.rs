@@ -172,6 +172,17 @@ impl Conversion<'_> {
         name_among(e, &|name| self.written.contains(name)).is_some()
     }
 
+    /// Returns true if `e` is an element whose subscript the program computes.
+    fn is_at_computed_place(&self, e: &Text) -> bool {
+        let mut is = false;
+        e.visit(&mut |e| {
+            if let Kind::Element(_, subscripts) = &e.kind {
+                is |= subscripts.iter().any(|subscript| self.is_written(subscript));
+            }
+        });
+        is
+    }
+
     /// Refuses bounds from what the loop itself writes: a loop has the bounds that there are when it begins.
     fn not_written_in(&self, bounds: Bounds, body: &[Statement]) -> Checked<()> {
         let written: BTreeSet<&str> = assignments(body).iter().map(|a| &*a.target.text).collect();
@@ -201,6 +212,10 @@ impl Conversion<'_> {
         let (mut elements, mut recorded): (Vec<Elements>, _) = (vec![], vec![]);
         let mut bound = |parts: Parts, at: &Text, op: BinaryOp| -> Checked<Text> {
             if let Some(joined) = parts.joined(op) {
+                if parts.data.iter().any(|e| self.is_at_computed_place(e)) {
+                    // nothing to check, but its subscripts are where the loop begins
+                    recorded.push((op == BinaryOp::Max, parts.whole(op), if op == BinaryOp::Max { -FAR } else { FAR }));
+                }
                 return Ok(joined);
             }
             let Some(inside) = &inside else {

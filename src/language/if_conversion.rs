@@ -9,7 +9,7 @@
 //! conjunction or a disjunction remain conditions. Source: J. R. Allen, K. Kennedy, C. Porterfield, J. Warren, *Conversion of
 //! control dependence to data dependence*, POPL 1983.
 
-use super::branches::{paired, put_last, writes_of};
+use super::branches::{paired, put_last, taken_out, writes_of};
 use super::condition;
 use super::def;
 use super::live_ranges::{assigned_before_read, occurrences};
@@ -41,9 +41,11 @@ pub fn convert(program: &Program, sizes: &BTreeMap<String, i64>, known: &[Tensor
             sizes,
             known,
             indices: vec![],
+            written: vec![],
             used: vec![],
             conditions: vec![],
             kept: BTreeSet::new(),
+            begun: BTreeSet::new(),
             occurrences: within.collect(),
             private: BTreeSet::new(),
         };
@@ -76,6 +78,8 @@ struct Conversion<'a> {
     known: &'a [TensorDecl],
     /// Indices of the loops around the statement.
     indices: Vec<String>,
+    /// Targets of the assignments of each of these loops.
+    written: Vec<BTreeSet<String>>,
     /// Indices of all loops.
     used: Vec<String>,
     /// Temporaries that conditions are kept in.
@@ -83,6 +87,8 @@ struct Conversion<'a> {
     /// Those of them, and temporaries of one branch, that keep their value where an index does not lie between bounds from data, so that such a loop
     /// runs between these.
     kept: BTreeSet<String>,
+    /// Those of them that have a value before the loop.
+    begun: BTreeSet<String>,
     /// Temporaries of which each read sees an assignment, with how often the program names them.
     occurrences: BTreeMap<String, usize>,
     /// Those that only one of the branches names which are being converted.
@@ -95,11 +101,13 @@ impl Conversion<'_> {
         for s in statements {
             match s {
                 Statement::For { index, range, step, body } => {
-                    let before = self.kept.clone();
                     self.indices.push(index.text.clone());
+                    self.written.push(assignments(body).iter().map(|a| a.target.text.clone()).collect());
                     let body = self.block(body);
                     self.indices.pop();
-                    out.extend(self.kept.difference(&before).map(|name| self.begin(name, range.lower.span)));
+                    self.written.pop();
+                    out.extend(self.kept.difference(&self.begun).map(|name| self.begin(name, range.lower.span)));
+                    self.begun.extend(self.kept.iter().cloned());
                     out.push(Statement::For { index: index.clone(), range: range.clone(), step: *step, body: body? });
                 }
                 Statement::If { condition, body, otherwise } => {
@@ -135,21 +143,35 @@ impl Conversion<'_> {
         named.filter(|(name, n)| self.occurrences.get(name) == Some(n)).map(|(name, _)| name).collect()
     }
 
-    /// Returns true if one of the conditions is a comparison of an index with data, or with a product of indices, that bounds a loop.
+    /// Returns true if one of the conditions is a comparison of an index with data, or with a product of indices, that are known where its loop begins.
     fn bounds(&self, condition: &Text) -> bool {
-        let varies = |e: &Text| compares(e, &self.indices);
         operands(condition, Operator::And).into_iter().any(|part| {
-            let Kind::Binary(Operator::Compare(op), a, b) = &part.kind else { return false };
-            let mut is_data = false;
-            part.visit(&mut |e| {
-                is_data |= match &e.kind {
-                    Kind::Binary(Operator::Mul, a, b) => varies(a) && varies(b),
-                    Kind::Element(..) => true,
-                    Kind::Name(name) => self.known.iter().any(|a| a.name == *name),
-                    _ => false,
-                }
+            let compared = |index: &String| compares(part, std::slice::from_ref(index));
+            let (Kind::Binary(Operator::Compare(op), a, b), Some(loop_of)) =
+                (&part.kind, self.indices.iter().rposition(compared))
+            else {
+                return false;
+            };
+            let (inner, written) = (&self.indices[loop_of..], &self.written[loop_of]);
+            let outside = [a, b].into_iter().find(|e| !compares(e, inner));
+            let (mut is_data, mut changes) = (false, outside.is_none());
+            outside.into_iter().for_each(|e| {
+                e.visit(&mut |e| match &e.kind {
+                    Kind::Binary(Operator::Mul, a, b) => {
+                        is_data |= compares(a, &self.indices) && compares(b, &self.indices);
+                    }
+                    Kind::Element(name, _) => {
+                        is_data = true;
+                        changes |= written.contains(&name.text);
+                    }
+                    Kind::Name(name) => {
+                        is_data |= self.known.iter().any(|a| a.name == *name);
+                        changes |= written.contains(name) || inner.contains(name);
+                    }
+                    _ => {}
+                });
             });
-            !matches!(op, CompareOp::Eq | CompareOp::Ne) && is_data && (varies(a) || varies(b))
+            !matches!(op, CompareOp::Eq | CompareOp::Ne) && is_data && !changes
         })
     }
 
@@ -212,7 +234,16 @@ impl Conversion<'_> {
     /// Branches under a condition that is not affine.
     fn selected(&mut self, condition: &Text, body: Vec<Statement>, otherwise: Vec<Statement>) -> Vec<Statement> {
         let (mut out, mut condition, mut body, mut otherwise) = (vec![], condition.clone(), body, otherwise);
-        let pairs = paired(&body, &otherwise);
+        let pairs = paired([&body, &otherwise], self.known);
+        if pairs.is_none() {
+            let scope = Scope::new(self.sizes, &self.indices, self.known, &plain, Style::Square);
+            let of =
+                |a: &Assignment| self.known.iter().find(|known| known.name == a.target.text).map(|known| known.dtype);
+            let fits =
+                |a: &Assignment| scope.dtype(&a.value).is_ok_and(|d| of(a).is_some() && (d.is_none() || d == of(a)));
+            let both = taken_out(&condition, [&mut body, &mut otherwise], (&fits, self.known));
+            out.extend(both.into_iter().map(|pair| selection(&condition, pair)));
+        }
         let last = match pairs.as_ref().and_then(|pairs| pairs.split_last()) {
             Some((_, before)) => (!writes_of(&body[..before.len()], &condition)).then_some(1),
             None => put_last(&condition, [&mut body, &mut otherwise]),
@@ -226,10 +257,7 @@ impl Conversion<'_> {
             out.push(Statement::Assign(keeps));
         }
         if let Some(pairs) = pairs {
-            out.extend(pairs.into_iter().map(|(a, b)| {
-                let value = select(&condition, a.value, b.value);
-                Statement::Assign(Assignment { value, ..a })
-            }));
+            out.extend(pairs.into_iter().map(|pair| selection(&condition, pair)));
             return out;
         }
         let negated = Text { kind: Kind::Not(Box::new(condition.clone())), span: condition.span };
@@ -395,6 +423,12 @@ fn binary(operator: Operator, a: Text, b: Text) -> Text {
     Text { kind: Kind::Binary(operator, Box::new(a), Box::new(b)), span }
 }
 
+/// The assignment of two branches.
+fn selection(condition: &Text, (a, b): (Assignment, Assignment)) -> Statement {
+    let value = select(condition, a.value, b.value);
+    Statement::Assign(Assignment { value, ..a })
+}
+
 fn select(condition: &Text, a: Text, b: Text) -> Text {
     let span = a.span;
     Text { kind: Kind::Call(Function::Select, vec![condition.clone(), a, b]), span }
@@ -508,8 +542,8 @@ mod tests {
         );
         is(
             "for i in 0..N if x[i] > best { best = x[i]  at = 1 } else if x[i] == best at += 1",
-            "for i in 0..N { at += select(!(x[i] > best), select(x[i] == best, 1, 0), 0)
-                            at = select(x[i] > best, 1, at)  best = select(x[i] > best, x[i], best) }",
+            "for i in 0..N { at = select(x[i] > best, 1, at + select(x[i] == best, 1, 0))
+                            best = select(x[i] > best, x[i], best) }",
         );
         is(
             "for i in 0..N if y[i] > 1 y[i] -= 2 else if y[i] < 0 y[i] += 2",
@@ -531,10 +565,6 @@ mod tests {
         // within another branch it holds where both do
         let nested = converted("for i in 0..N if k[i] > 0 { if x[i] > best { best = x[i]  second = best } }");
         assert!(nested.contains("condition_1 = k[i] > 0 && x[i] > best"), "{nested}");
-        // of a loop with bounds from data it keeps its value outside of these
-        let bounded = converted("for i in 0..N for j in k[i]..k[i + 1] if x[j] > best { best = x[j]  y[i] = best }");
-        let kept = "condition_1 = select(j >= i64(k[i]) && j < i64(k[i + 1]), x[j] > best, condition_1)";
-        assert!(bounded.contains(kept), "{bounded}");
         // and a loop changes it for its next iteration
         let looped = converted("for i in 0..N if best > 1 for j in 0..N best -= x[j]");
         assert!(looped.contains("condition_1 = best > 1"), "{looped}");
