@@ -93,7 +93,39 @@ fn accumulated(nest: &LoopNest, s: &Stmt, expanded: bool, joined: &[Record], out
     }
 }
 
+/// A body with records before what uses their subscripts: extremes take them in any order.
+fn records_first(nest: &LoopNest, body: Vec<Stmt>, joined: &[Record]) -> Vec<Stmt> {
+    let mut pairs = pairs(nest, &body);
+    pairs.retain(|_, (_, record)| joined.contains(record));
+    let seconds: FxHashSet<usize> = pairs.values().map(|p| p.0).collect();
+    let mut out: Vec<Stmt> = vec![];
+    for (at, stmt) in body.iter().enumerate().filter(|(at, _)| !seconds.contains(at)) {
+        let Some((second, record)) = pairs.get(&at) else {
+            out.push(stmt.clone());
+            continue;
+        };
+        let last = out.iter().rposition(|s| changes(s, &record.value)).map_or(0, |last| last + 1);
+        let place = last + out[last..].iter().take_while(|s| recorded(nest, s).is_some()).count();
+        out.splice(place..place, [stmt.clone(), body[*second].clone()]);
+    }
+    out
+}
+
+/// Returns true if a statement writes what a value reads, or defines a variable in it.
+fn changes(s: &Stmt, value: &Expr) -> bool {
+    let mut found = false;
+    s.visit(&mut |s| {
+        found |= match s {
+            Stmt::Store { buffer, .. } => value.reads(*buffer),
+            Stmt::Let { var, .. } | Stmt::Read { var, .. } | Stmt::Loop { var, .. } => value.depends_on(*var),
+            Stmt::If { .. } => false,
+        }
+    });
+    found
+}
+
 fn inside(nest: &mut LoopNest, body: Vec<Stmt>, joined: &[Record]) -> Vec<Stmt> {
+    let body = records_first(nest, body, joined);
     let mut pairs = pairs(nest, &body);
     pairs.retain(|_, (_, record)| joined.contains(record));
     let seconds: FxHashSet<usize> = pairs.values().map(|p| p.0).collect();
@@ -209,6 +241,17 @@ mod tests {
             H[@min(max(Q[i], i32(0)), i32(8))] = H[@min(max(P[i], i32(0)), i32(8))];";
         let text = joined("for", two);
         assert!(text.contains("H[subscript#2] = H[subscript];") && !text.contains("max"), "{text}");
+    }
+
+    #[test]
+    fn a_record_behind_the_use_comes_first() {
+        let text = joined("for", &format!("H[@min(max(P[i], i32(0)), i32(8))] add = X[i]; {BOTH}"));
+        assert!(text.contains("in least greatest; H[subscript] add = X[i];"), "{text}");
+        let text = joined(
+            "for",
+            "H[@min(max(Q[i], i32(0)), i32(8))] add = X[i]; Q[i] = P[i]; least min = Q[i]; greatest max = Q[i];",
+        );
+        assert!(text.contains("Q[i] = P[i]; let subscript"), "{text}");
     }
 
     #[test]

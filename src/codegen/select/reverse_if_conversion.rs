@@ -403,8 +403,7 @@ mod tests {
             branches("C[0] = select(lt(X[i], X[@min(max(C[0], i32(0)), i32(39))]), cast i32(index(i)), C[0]);", "for");
         assert!(text.contains("if holds - 1 >= 0 { C[0] = cast i32(index(i)); }"), "{text}");
         // each iteration has a place of its own
-        let text =
-            branches("H[i] = select(lt(X[i], X[@min(max(cast i32(H[i]), i32(0)), i32(8))]), X[i], H[i]);", "for");
+        let text = worked("A[i] = select(lt(X[i], X[@min(max(cast i32(A[i]), i32(0)), i32(39))]), X[i], A[i]);");
         assert!(!text.contains("holds"), "{text}");
     }
 
