@@ -505,7 +505,8 @@ fn weights_of_four_bits_stay_so() {
     let input = Tensor::new(&[1, 32, 32], &(0..1024).map(|i| (i % 17) as f32 - 8.0).collect::<Vec<_>>());
     for target in targets {
         let name = target.name.clone();
-        let row = if name.contains("vnni") { "vpdpbusd_signed" } else { "vpmaddubsw_of_4_bits" };
+        let row =
+            if name.contains("vnni") || name.contains("amx") { "vpdpbusd_signed" } else { "vpmaddubsw_of_4_bits" };
         let of = |max_error: f64| {
             let options = Options { target: Some(target.clone()), max_error, ..Options::default() };
             let compiled = model.compile(&options).unwrap();
