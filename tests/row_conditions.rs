@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::loop_runs::{check, i32s, loops, results};
+use common::loop_runs::{check, i32s, loops};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tilewright::Tensor;
@@ -204,22 +204,6 @@ fn a_queue_says_the_row() {
 }
 
 #[test]
-fn rows_in_an_order_that_the_program_computes() {
-    all(|rows| {
-        let n = rows.count();
-        let of = |t: usize| (t * 7 + 3) % n;
-        let y: Vec<i32> = (0..n).map(|t| rows.of(of(t)).filter(|k| rows.x[*k] > 0).map(|k| rows.x[k]).sum()).collect();
-        is(
-            rows,
-            "out i32 y[N]\n temp i32 order[N]",
-            "for t in 0..N order[t] = i32((t * 7 + 3) % N)
-             for t in 0..N { y[t] = 0  for k in row[order[t]]..row[order[t] + 1] if x[k] > 0 y[t] += x[k] }",
-            &[&y],
-        );
-    });
-}
-
-#[test]
 fn sums_begin_anew_under_a_condition() {
     all(|rows| {
         let (mut y, mut runs) = (vec![0; Z], vec![0; rows.count()]);
@@ -243,30 +227,4 @@ fn sums_begin_anew_under_a_condition() {
             &[&y, &runs],
         );
     });
-}
-
-/// A subscript of `row` beyond its end is an error of the run, also where the loop over it has no iteration.
-#[test]
-fn a_row_beyond_the_last_one_is_refused() {
-    let text = "loop p(N = 4, Z = 9) { in i32 row[N + 1], q[N], x[Z]\n out i32 y[N]\n temp i32 u\n
-                for i in 0..N { u = q[i] + 1  y[i] = 0  for k in row[u]..min(row[u + 1], Z) y[i] += x[k] } }";
-    let (row, x) = (i32s(&[0, 2, 2, 5, 9]), i32s(&[0, 1, 2, 3, 4, 5, 6, 7, 8]));
-    let run = |q: [i32; 4]| results(text, &[("row", &row), ("q", &i32s(&q)), ("x", &x)]);
-    for outputs in run([-1, 0, 1, 2]) {
-        assert_eq!(outputs.unwrap()[0].to_vec::<i32>(), [1, 0, 9, 26]);
-    }
-    for outputs in run([0, 3, 0, 0]) {
-        assert!(outputs.unwrap_err().to_string().contains("row"), "a row beyond the last one");
-    }
-}
-
-/// Rows that nothing is given for divide the elements, also where the program computes which of them it runs over.
-#[test]
-fn rows_without_values_grow() {
-    let text = "loop p(N = 40, Z = 400) { in i32 row[N + 1]\n in i32 x[Z]\n out i32 y[N]\n temp i32 q[N], u\n init { x[k] = 1 }
-                for i in 0..N q[i] = i32((i * 7 + 3) % N)
-                for i in 0..N { u = q[i]  y[i] = 0  for k in row[u]..row[u + 1] y[i] += x[k] } }";
-    // the loop is as long as the even share
-    let nest = loops(text);
-    assert!(nest.contains("about 0;") && nest.contains("about 10;"), "{nest}");
 }
