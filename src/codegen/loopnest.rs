@@ -21,6 +21,7 @@ use crate::expr::{Affine, Var};
 use crate::expr::{BinaryOp, Index};
 use crate::expr::{BufferId, Expr, Literals, Scalar};
 use crate::runtime::DType;
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 /// One kernel. Each top-level statement is a phase: phases run one after the other with a barrier between, and a
@@ -258,6 +259,23 @@ impl LoopNest {
         self.vars.push(name.into());
         Var(self.vars.len() as u32 - 1)
     }
+}
+
+/// The number of accesses to each buffer.
+pub type Accesses = FxHashMap<BufferId, usize>;
+
+/// Counts the accesses of statements: each assignment or update, and each load.
+pub fn accesses(body: &[Stmt]) -> Accesses {
+    let mut out = Accesses::default();
+    for stmt in body {
+        stmt.visit(&mut |s| {
+            if let Stmt::Store { buffer, .. } = s {
+                *out.entry(*buffer).or_default() += 1;
+            }
+            s.expressions().for_each(|e| e.visit_accesses(&mut |a| *out.entry(a.buffer).or_default() += 1));
+        });
+    }
+    out
 }
 
 /// Returns true if an element keeps all bits of its value where it is assigned `value`, or combined with it.

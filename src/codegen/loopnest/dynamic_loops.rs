@@ -19,13 +19,13 @@ mod tiles;
 use crate::codegen::loopnest::dynamic_loops::blocks::{are_apart, unrolled_over, with_width};
 pub use crate::codegen::loopnest::dynamic_loops::checked::CheckedElements;
 use crate::codegen::loopnest::dynamic_loops::checked::is_checked;
-use crate::codegen::loopnest::dynamic_loops::copies::{Uses, copies, uses};
+use crate::codegen::loopnest::dynamic_loops::copies::copies;
 use crate::codegen::loopnest::dynamic_loops::elements::of_elements;
 pub use crate::codegen::loopnest::dynamic_loops::elements::{substituted, vector_of};
 use crate::codegen::loopnest::dynamic_loops::expectation::expected;
 pub use crate::codegen::loopnest::dynamic_loops::tiles::{Tile, by_widths};
 use crate::codegen::loopnest::invariant::{may_read_before, written_in};
-use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
+use crate::codegen::loopnest::{Accesses, LoopKind, LoopNest, Stmt, accesses};
 use crate::expr::dynamic_bounds::{DynamicBound, Target};
 use crate::expr::interval::Facts;
 use crate::expr::{Affine, BinaryOp, Bound, BufferId, Expr, Index, Var};
@@ -38,7 +38,7 @@ pub fn narrow(nest: &mut LoopNest, checks: &[CheckedElements]) {
         return;
     }
     let phases = std::mem::take(&mut nest.body);
-    let uses = &uses(&phases);
+    let uses = &accesses(&phases);
     let facts = Facts::new(nest.vars.len());
     // a phase stays one statement
     nest.body = phases.into_iter().map(|phase| Narrower { nest, uses, checks }.inside(phase, &facts)).collect();
@@ -61,7 +61,7 @@ fn has_bounds(nest: &LoopNest) -> bool {
 struct Narrower<'a> {
     nest: &'a mut LoopNest,
     /// Accesses of the whole nest, before any loop is narrowed.
-    uses: &'a Uses,
+    uses: &'a Accesses,
     checks: &'a [CheckedElements],
 }
 

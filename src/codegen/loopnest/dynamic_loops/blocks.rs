@@ -1,7 +1,6 @@
 //! Blocks of elements that all loops of a body unroll, as unroll and jam leaves them.
 
-use crate::codegen::loopnest::dynamic_loops::copies::Uses;
-use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
+use crate::codegen::loopnest::{Accesses, LoopKind, LoopNest, Stmt};
 use crate::expr::{Affine, Bound, BufferId, Expr, Index, Var};
 use rustc_hash::FxHashMap;
 
@@ -26,7 +25,7 @@ fn element(s: &Stmt, width: i64) -> Option<Var> {
 /// Returns true if a loop over `var` runs blocks of `width` elements `width · var + k` that could run one after the other: each statement of
 /// its body is in one loop over k that is unrolled, what it writes to memory is of its element, and a register has the value of one.
 /// `all` are the accesses of the nest.
-pub fn are_apart(body: &[Stmt], var: Var, width: i64, all: &Uses) -> bool {
+pub fn are_apart(body: &[Stmt], var: Var, width: i64, all: &Accesses) -> bool {
     let mut found = Found { width, inside: vec![], accesses: FxHashMap::default(), forms: vec![], apart: true };
     found.body(body, None);
     let Found { inside, accesses, forms, apart, .. } = found;

@@ -3,32 +3,15 @@
 //! In: the body of a loop. Out: its stores `t = M[k]` and `M[k] = t` of the same elements, the one before the other, where `t` is local and
 //! used in this body alone. Registers that sums are accumulated in are filled and written back so.
 
-use crate::codegen::loopnest::{BufferKind, LoopNest, Stmt};
+use crate::codegen::loopnest::{Accesses, BufferKind, LoopNest, Stmt, accesses};
 use crate::expr::{Access, Affine, Bound, BufferId, Expr, Index, Var};
 use rustc_hash::FxHashMap;
 
-/// The number of accesses to each buffer.
-pub type Uses = FxHashMap<BufferId, usize>;
-
-/// Counts the accesses of statements.
-pub fn uses(body: &[Stmt]) -> Uses {
-    let mut out = Uses::default();
-    for stmt in body {
-        stmt.visit(&mut |s| {
-            if let Stmt::Store { buffer, .. } = s {
-                *out.entry(*buffer).or_default() += 1;
-            }
-            s.expressions().for_each(|e| e.visit_accesses(&mut |a| *out.entry(a.buffer).or_default() += 1));
-        });
-    }
-    out
-}
-
 /// The copies of a body of `nest`, whose accesses are `all`.
-pub fn copies<'s>(nest: &LoopNest, body: &'s [Stmt], all: &Uses) -> Vec<&'s Stmt> {
+pub fn copies<'s>(nest: &LoopNest, body: &'s [Stmt], all: &Accesses) -> Vec<&'s Stmt> {
     let mut found = vec![];
     collect(body, &mut vec![], &mut found);
-    let here = uses(body);
+    let here = accesses(body);
     let mut out = vec![];
     for (k, fill) in found.iter().enumerate() {
         let local = nest.buffer(fill.to.0).kind == BufferKind::Local && here.get(&fill.to.0) == all.get(&fill.to.0);
