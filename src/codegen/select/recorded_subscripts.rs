@@ -6,6 +6,7 @@
 
 use crate::codegen::loopnest::{LoopNest, Stmt};
 use crate::codegen::select::guarded_updates::{clamped, widened};
+use crate::codegen::select::unswitching::{depends, written};
 use crate::expr::narrow::Interval;
 use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, Expr, Index, Var};
 use crate::runtime::DType;
@@ -113,15 +114,13 @@ fn records_first(nest: &LoopNest, body: Vec<Stmt>, joined: &[Record]) -> Vec<Stm
 
 /// Returns true if a statement writes what a value reads, or defines a variable in it.
 fn changes(s: &Stmt, value: &Expr) -> bool {
-    let mut found = false;
+    let mut defines = false;
     s.visit(&mut |s| {
-        found |= match s {
-            Stmt::Store { buffer, .. } => value.reads(*buffer),
-            Stmt::Let { var, .. } | Stmt::Read { var, .. } | Stmt::Loop { var, .. } => value.depends_on(*var),
-            Stmt::If { .. } => false,
+        if let Stmt::Let { var, .. } | Stmt::Read { var, .. } | Stmt::Loop { var, .. } = s {
+            defines |= value.depends_on(*var);
         }
     });
-    found
+    defines || depends(value, &written(std::slice::from_ref(s)))
 }
 
 fn inside(nest: &mut LoopNest, body: Vec<Stmt>, joined: &[Record]) -> Vec<Stmt> {

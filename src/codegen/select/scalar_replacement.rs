@@ -24,6 +24,7 @@ mod registers;
 pub mod reuse;
 
 use crate::codegen::Target;
+use crate::codegen::select::expansion_cost::constant_range;
 use crate::codegen::select::register_pressure::RegisterPressure;
 use crate::codegen::select::tree::{Loop, MAX_DISPLACEMENT, Node, Pointer, Tree};
 use crate::codegen::vcode::operands::Class;
@@ -78,15 +79,7 @@ struct Pass<'a> {
 
 /// Returns true for a loop with one iteration at most.
 fn runs_once(l: &Loop) -> bool {
-    match (&l.lower[..], &l.upper[..]) {
-        ([lower], [upper]) => {
-            lower.affine.is_constant()
-                && upper.affine.is_constant()
-                && (lower.divisor, upper.divisor) == (1, 1)
-                && upper.affine.constant - lower.affine.constant <= 1
-        }
-        _ => false,
-    }
+    constant_range(&l.lower, &l.upper).is_some_and(|(first, end)| end - first <= 1)
 }
 
 /// Far from overflow when scaled by strides.

@@ -228,7 +228,8 @@ mod tests {
         assert_eq!(range("for i in 0..N { f = min(7.9, x[i])  a[i] = i32(f) }"), Some((i64::from(i32::MIN), 7)));
         assert_eq!(range("for i in 0..N { f = x[i] * 2  a[i] = i32(f) }"), all);
         assert_eq!(range("for i in 0..N { if i > 0 a[i] = i32(f)  f = 2.5 }"), Some((2, 2)));
-        // low bits of what grows
+        // what grows, and low bits of it
+        assert_eq!(range("f = 0  for i in 0..N { f += 1  a[i] = i32(f) }"), None);
         assert_eq!(range("f = 1  for i in 0..N { f = f * 2  a[i] = bit_and(i32(f), 65535) + 1 }"), Some((1, 65536)));
     }
 
