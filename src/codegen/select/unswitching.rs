@@ -57,14 +57,12 @@ fn inside(nest: &mut LoopNest, stmt: Stmt, facts: &Facts) -> Stmt {
                 out.extend(group.into_iter().map(|s| inside(nest, s, &facts)));
                 continue;
             }
-            let (value, expected) = (Expr::cast(DType::I64, all_of(&shared)), Bound::constant(1));
-            let later: Vec<Stmt> = rest.clone().collect();
-            while let Some(s) = out.pop_if(|s| is_for(s, &value, &later)) {
+            let (flag, read) = test(nest, &shared);
+            let later: Vec<Stmt> = rest.clone().chain([read.clone()]).collect();
+            while let Some(s) = out.pop_if(|s| is_for(s, &later)) {
                 group.insert(0, s);
             }
-            let flag = nest.new_var("holds");
-            // a bool is 0 or 1 as it is
-            out.push(Stmt::Read { var: flag, value, range: (0, 1), checked: true, expected, recorded: None });
+            out.push(read);
             let group = group.into_iter().map(|s| without(s, &shared)).map(|s| inside(nest, s, &facts)).collect();
             out.push(Stmt::If { conditions: vec![Affine::var(flag).offset(-1)], body: group });
         }
@@ -72,10 +70,18 @@ fn inside(nest: &mut LoopNest, stmt: Stmt, facts: &Facts) -> Stmt {
     })
 }
 
-/// Returns true if a statement, behind which one group stands, is an integer that the group alone may use.
-fn is_for(s: &Stmt, condition: &Expr, later: &[Stmt]) -> bool {
+/// Returns true if a statement, behind which one group stands, is an integer that the group alone may use: not its condition and what follows.
+fn is_for(s: &Stmt, others: &[Stmt]) -> bool {
     let (Stmt::Let { var, .. } | Stmt::Read { var, recorded: None, .. }) = s else { return false };
-    !condition.depends_on(*var) && !later.iter().any(|s| s.names(*var))
+    !others.iter().any(|s| s.names(*var))
+}
+
+/// A variable that is 1 where a condition holds, else 0, and the statement that reads it.
+pub(super) fn test(nest: &mut LoopNest, condition: &[Part]) -> (Var, Stmt) {
+    let var = nest.new_var("holds");
+    let (value, expected) = (Expr::cast(DType::I64, all_of(condition)), Bound::constant(1));
+    // a bool is 0 or 1 as it is
+    (var, Stmt::Read { var, value, range: (0, 1), checked: true, expected, recorded: None })
 }
 
 /// Instructions of a statement, those of a loop that is not expanded often enough for any branch.
