@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::loop_runs::{check, i32s, loops};
+use common::loop_runs::{check, i32s, loops, results};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tilewright::Tensor;
@@ -40,6 +40,16 @@ impl Rows {
 
 /// Checks a program of the rows, whose loops are as long as these. `arrays` are declarations, `statements` the program.
 fn is(rows: &Rows, arrays: &str, statements: &str, expected: &[&[i32]]) {
+    let text = computes(rows, arrays, statements, expected);
+    // of one row all elements are
+    let nest = if rows.count() == 1 { String::new() } else { loops(&text) };
+    for whole in [format!("in 0..{Z} {{"), "ge(index(".into()] {
+        assert!(!nest.contains(&whole), "a loop over all elements for each row\n{text}\n{nest}");
+    }
+}
+
+/// Checks the results of a program of the rows, which is returned.
+fn computes(rows: &Rows, arrays: &str, statements: &str, expected: &[&[i32]]) -> String {
     let (n, z) = (rows.count(), Z);
     let text = format!("loop p(N = {n}, Z = {z}) {{ in i32 row[N + 1], x[Z], column[Z]\n {arrays}\n {statements} }}");
     let tensors = [i32s(&rows.row), i32s(&rows.x), i32s(&rows.column)];
@@ -53,11 +63,7 @@ fn is(rows: &Rows, arrays: &str, statements: &str, expected: &[&[i32]]) {
         .fold(text, |text, (part, name)| if uses(statements, name) { text } else { text.replace(part, "") });
     let text = text.replace(", \n", "\n");
     check(&text, &given, expected);
-    // of one row all elements are
-    let nest = if n == 1 { String::new() } else { loops(&text) };
-    for whole in [format!("in 0..{Z} {{"), "ge(index(".into()] {
-        assert!(!nest.contains(&whole), "a loop over all elements for each row\n{text}\n{nest}");
-    }
+    text
 }
 
 fn uses(statements: &str, name: &str) -> bool {
@@ -227,4 +233,46 @@ fn sums_begin_anew_under_a_condition() {
             &[&y, &runs],
         );
     });
+}
+
+#[test]
+fn rows_in_an_order_that_the_program_computes() {
+    all(|rows| {
+        let n = rows.count();
+        let of = |t: usize| (t * 7 + 3) % n;
+        let y: Vec<i32> = (0..n).map(|t| rows.of(of(t)).filter(|k| rows.x[*k] > 0).map(|k| rows.x[k]).sum()).collect();
+        computes(
+            rows,
+            "out i32 y[N]\n temp i32 order[N]",
+            "for t in 0..N order[t] = i32((t * 7 + 3) % N)
+             for t in 0..N { y[t] = 0  for k in row[order[t]]..row[order[t] + 1] if x[k] > 0 y[t] += x[k] }",
+            &[&y],
+        );
+    });
+}
+
+/// A row beyond the last one is an error, also where the loop over it has no iteration.
+#[test]
+fn a_row_beyond_the_last_one_is_refused() {
+    let text = "loop p(N = 4, Z = 9) { in i32 row[N + 1], q[N], x[Z]\n out i32 y[N]\n temp i32 u\n
+                for i in 0..N { u = q[i] + 1  y[i] = 0  for k in row[u]..min(row[u + 1], Z) y[i] += x[k] } }";
+    let (row, x) = (i32s(&[0, 2, 2, 5, 9]), i32s(&[0, 1, 2, 3, 4, 5, 6, 7, 8]));
+    let run = |q: [i32; 4]| results(text, &[("row", &row), ("q", &i32s(&q)), ("x", &x)]);
+    for outputs in run([-1, 0, 1, 2]) {
+        assert_eq!(outputs.unwrap()[0].to_vec::<i32>(), [1, 0, 9, 26]);
+    }
+    for outputs in run([0, 3, 0, 0]) {
+        assert!(outputs.unwrap_err().to_string().contains("index 3 at [1] of tensor `q`"), "a row beyond the last one");
+    }
+}
+
+/// Rows that nothing is given for divide the elements, also where the program computes which of them it runs over.
+#[test]
+fn rows_without_values_grow() {
+    let text = "loop p(N = 4000, Z = 40000) { in i32 row[N + 1]\n in i32 x[Z]\n out i32 y[N]\n temp i32 q[N], u\n init { x[k] = 1 }
+                for i in 0..N q[i] = i32((i * 7 + 3) % N)
+                for i in 0..N { u = q[i]  y[i] = 0  for k in row[u]..row[u + 1] y[i] += x[k] } }";
+    // the loop is as long as the even share
+    let nest = loops(text);
+    assert!(nest.contains("about 0;") && nest.contains("about 10;"), "{nest}");
 }
