@@ -5,12 +5,12 @@
 //! that there is neither a clamp nor a selection, and nothing is loaded and stored where the condition fails. Such a condition says whether an element counts at all
 //! and holds for nearly all of them or changes rarely, so that processors predict it; other conditions stay selections.
 
+use crate::codegen::loopnest::clamps::{clamped, number, widened};
 use crate::codegen::loopnest::{LoopNest, Stmt, is_kept};
 use crate::expr::dynamic_bounds::swapped;
 use crate::expr::logic::Condition;
 use crate::expr::narrow::{Interval, dtype_range};
-use crate::expr::scalar::Value;
-use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, CompareOp, Expr, Index, Var};
+use crate::expr::{Access, Affine, Bound, BufferId, CompareOp, Expr, Index, Var};
 use crate::runtime::DType;
 
 /// Puts updates inside of the phases of `nest` into branches. A phase stays one statement.
@@ -134,38 +134,6 @@ fn guarded(nest: &LoopNest, stmt: &Stmt) -> Option<(Guard, Stmt)> {
     };
     let update = Stmt::Store { buffer: *buffer, index: index.clone(), value, reduce: *reduce };
     Some((Guard { elements, vars: 0 }, update))
-}
-
-/// The operand of conversions to i64.
-pub(super) fn widened(mut e: &Expr) -> &Expr {
-    while let Expr::Cast(DType::I64, inner) = e {
-        e = inner;
-    }
-    e
-}
-
-/// An integer that is brought between two numbers, and these.
-pub(super) fn clamped(e: &Expr) -> Option<(&Expr, i64, i64)> {
-    let (mut e, mut low, mut high) = (widened(e), i64::MIN, i64::MAX);
-    while let Expr::Binary(op @ (BinaryOp::Min | BinaryOp::Max), a, b) = e {
-        let (inner, limit) = [(a, b), (b, a)].into_iter().find_map(|(a, b)| Some((a, number(b)?)))?;
-        match op {
-            // outer limits come last
-            BinaryOp::Max if high == i64::MAX || limit <= high => low = low.max(limit),
-            BinaryOp::Min if low == i64::MIN || limit >= low => high = high.min(limit),
-            _ => return None,
-        }
-        e = widened(inner);
-    }
-    Some((e, low, high))
-}
-
-fn number(e: &Expr) -> Option<i64> {
-    match widened(e) {
-        Expr::Const(s) if dtype_range(s.dtype).is_some() => Some(Value::from(*s).as_i64()),
-        Expr::Index(a) if a.is_constant() => Some(a.constant),
-        _ => None,
-    }
 }
 
 /// The interval in which a comparison that holds, or that does not, says that `value` lies.

@@ -4,8 +4,8 @@
 //! Out: outside of vector loops, a read of the subscript, which is compared once with the limits: nearly always it lies inside, nothing is recorded, and the uses
 //! that follow take it as it is. Two extremes and two clamps of each use become a comparison and a branch. Invariant: memory holds the same.
 
+use crate::codegen::loopnest::clamps::{clamped, widened};
 use crate::codegen::loopnest::{LoopNest, Stmt};
-use crate::codegen::select::guarded_updates::{clamped, widened};
 use crate::codegen::select::unswitching::{depends, written};
 use crate::expr::narrow::Interval;
 use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, Expr, Index, Var};
