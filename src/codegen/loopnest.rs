@@ -3,12 +3,15 @@
 //! Loop bounds, subscripts and guards are affine in the enclosing loop variables. Every variable is bound once in the
 //! whole nest. The interpreter in `interpret.rs` defines what a nest means; loop kinds do not change the meaning.
 
+pub mod check_hoisting;
 pub mod clamps;
 pub mod dynamic_distance;
 pub mod dynamic_loops;
 pub mod dynamic_split;
+pub mod innermost;
 pub mod interpret;
 mod invariant;
+mod linear;
 pub mod parse;
 pub mod print;
 pub mod simplify;

@@ -25,7 +25,7 @@ mod solve;
 
 use crate::codegen::loopnest::dynamic_loops::{self, CheckedElements};
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
-use crate::codegen::loopnest::{dynamic_distance, dynamic_split};
+use crate::codegen::loopnest::{check_hoisting, dynamic_distance, dynamic_split};
 use crate::expr::Bound;
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};
@@ -90,7 +90,8 @@ fn lower_as(scop: &Scop, tiled: &Tiled, storage: &Schedule, scans: bool, answers
     let mut kernel = l.finish();
     let checks = checks(scop, &kernel);
     dynamic_loops::narrow(&mut kernel.nest, &checks);
-    dynamic_split::divide(&mut kernel.nest);
+    let checked = check_hoisting::hoist(&mut kernel.nest);
+    dynamic_split::divide(&mut kernel.nest, &checked);
     dynamic_distance::vectorize(&mut kernel.nest);
     Ok(kernel)
 }

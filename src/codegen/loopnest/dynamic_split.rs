@@ -9,6 +9,7 @@
 //!
 //! The point is read before the loop and brought into the range in which it divides the loop.
 
+use crate::codegen::loopnest::innermost::is_innermost;
 use crate::codegen::loopnest::invariant::may_read;
 use crate::codegen::loopnest::simplify::arithmetic::folded;
 use crate::codegen::loopnest::simplify::conditions::decided;
@@ -18,7 +19,7 @@ use crate::expr::narrow::dtype_range;
 use crate::expr::scalar::Value;
 use crate::expr::{Access, Affine, BinaryOp, Bound, CompareOp, Expr, Index, Scalar, Var};
 use crate::runtime::DType;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Bytes that an iteration over chunks of a vector writes: four registers of AVX2. Unmeasured.
 const CHUNK: i64 = 128;
@@ -32,9 +33,12 @@ const LIMITED: i64 = 8;
 /// Greatest value of a form, far from the limits of 64 bits.
 const FAR: i64 = 1 << 50;
 
-/// Divides the loops of a nest.
-pub fn divide(nest: &mut LoopNest) {
-    nest.replace_statements(&mut |nest, stmt, facts| Divider { nest }.parts(stmt, facts));
+/// Divides the loops of a nest, but those of the variables `whole`.
+pub fn divide(nest: &mut LoopNest, whole: &FxHashSet<Var>) {
+    nest.replace_statements(&mut |nest, stmt, facts| match stmt {
+        Stmt::Loop { var, .. } if whole.contains(var) => Some(vec![stmt.clone()]),
+        stmt => Divider { nest }.parts(stmt, facts),
+    });
 }
 
 struct Divider<'a> {
@@ -115,7 +119,7 @@ impl Divider<'_> {
         let vector = |me: &mut Self, extent: i64, base: Affine| {
             let lane = me.nest.new_var(me.nest.vars[var.0 as usize].clone());
             let mut map = FxHashMap::from_iter([(*var, base.plus(lane, 1))]);
-            let body = me.copies(body, &mut map);
+            let body = me.nest.copies(body, &mut map);
             let (lower, upper) = (vec![Bound::constant(0)], vec![Bound::constant(extent)]);
             Stmt::Loop { var: lane, lower, upper, step: 1, kind: LoopKind::Vector, body }
         };
@@ -152,7 +156,7 @@ impl Divider<'_> {
                 continue;
             }
             let var = self.nest.new_var(self.nest.vars[l.var.0 as usize].clone());
-            let body = self.copies(&l.body, &mut FxHashMap::from_iter([(l.var, Affine::var(var))]));
+            let body = self.nest.copies(&l.body, &mut FxHashMap::from_iter([(l.var, Affine::var(var))]));
             let (mut l, old) = (Serial { var, body, ..l.clone() }, l.var);
             l.lower.extend(lower);
             l.upper.extend(upper);
@@ -385,39 +389,6 @@ impl Divider<'_> {
             }
         }
     }
-
-    /// Copies of statements that bind variables of their own.
-    fn copies(&mut self, body: &[Stmt], map: &mut FxHashMap<Var, Affine>) -> Vec<Stmt> {
-        body.iter().map(|stmt| self.copy(stmt, map)).collect()
-    }
-
-    fn copy(&mut self, stmt: &Stmt, map: &mut FxHashMap<Var, Affine>) -> Stmt {
-        let at = |v: Var, map: &FxHashMap<Var, Affine>| map.get(&v).cloned().unwrap_or_else(|| Affine::var(v));
-        match stmt {
-            Stmt::Loop { var, lower, upper, step, kind, body } => {
-                let bounds = |bounds: &[Bound]| {
-                    let moved = |b: &Bound| Bound { affine: b.affine.substitute(|v| at(v, map)), divisor: b.divisor };
-                    bounds.iter().map(moved).collect()
-                };
-                let (lower, upper) = (bounds(lower), bounds(upper));
-                let new = self.nest.new_var(self.nest.vars[var.0 as usize].clone());
-                map.insert(*var, Affine::var(new));
-                let body = self.copies(body, map);
-                Stmt::Loop { var: new, lower, upper, step: *step, kind: *kind, body }
-            }
-            Stmt::If { conditions, body } => {
-                let conditions = conditions.iter().map(|c| c.substitute(|v| at(v, map))).collect();
-                Stmt::If { conditions, body: self.copies(body, map) }
-            }
-            Stmt::Store { buffer, index, value, reduce } => {
-                let index = index.iter().map(|i| i.substitute(&mut |v| at(v, map))).collect();
-                let value = value.substitute(&mut |v| at(v, map));
-                Stmt::Store { buffer: *buffer, index, value, reduce: *reduce }
-            }
-            // not part of an innermost loop
-            Stmt::Let { .. } | Stmt::Read { .. } => stmt.clone(),
-        }
-    }
 }
 
 impl Group {
@@ -451,22 +422,13 @@ fn each_in<'e>(e: &'e Expr, subscript: bool, f: &mut impl FnMut(&'e Expr, bool))
     }
 }
 
-/// Returns true if only stores are in a body, under conditions, and in loops that are expanded.
-fn is_innermost(body: &[Stmt]) -> bool {
-    body.iter().all(|s| match s {
-        Stmt::Store { .. } => true,
-        Stmt::If { body, .. } => is_innermost(body),
-        Stmt::Loop { kind, body, .. } => matches!(kind, LoopKind::Vector | LoopKind::Unroll) && is_innermost(body),
-        Stmt::Let { .. } | Stmt::Read { .. } => false,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::divide;
     use crate::codegen::loopnest::simplify::simplify;
     use crate::codegen::loopnest::{LoopNest, interpret, parse, verify};
     use crate::runtime::Tensor;
+    use rustc_hash::FxHashSet;
 
     /// The nest of a loop over rows, divided and simplified; run with points inside and outside of the loops.
     fn divided(statements: &str) -> String {
@@ -476,7 +438,7 @@ mod tests {
         );
         let before = parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let mut after = before.clone();
-        divide(&mut after);
+        divide(&mut after, &FxHashSet::default());
         for points in [[0, 1, 7, 16], [17, 64, 149, 150], [-1, -40, 33, 100], [151, 4000, i32::MIN, i32::MAX]] {
             let run = |nest: &LoopNest| {
                 verify::verify(nest).unwrap_or_else(|e| panic!("{e}\n{nest}"));
