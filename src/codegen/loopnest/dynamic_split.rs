@@ -10,13 +10,13 @@
 //! The point is read before the loop and brought into the range in which it divides the loop.
 
 use crate::codegen::loopnest::innermost::is_innermost;
-use crate::codegen::loopnest::invariant::may_read;
+use crate::codegen::loopnest::invariant::{may_read_before, written_in};
 use crate::codegen::loopnest::simplify::arithmetic::folded;
 use crate::codegen::loopnest::simplify::conditions::decided;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt, is_kept};
 use crate::expr::interval::Facts;
 use crate::expr::narrow::dtype_range;
-use crate::expr::scalar::Value;
+use crate::expr::scalar::{Value, cast};
 use crate::expr::{Access, Affine, BinaryOp, Bound, CompareOp, Expr, Index, Scalar, Var};
 use crate::runtime::DType;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -209,7 +209,7 @@ impl Divider<'_> {
             Expr::Load(access) => access.affine_forms().any(of_loop),
             _ => false,
         });
-        if scale < 1 || !invariant || !may_read(self.nest, &c.rest, facts) {
+        if scale < 1 || !invariant || !may_read_before(self.nest, &c.rest, facts, Some(&written_in(&l.body))) {
             return None;
         }
         let others = c.affine.clone().plus(l.var, -scale);
@@ -335,7 +335,16 @@ impl Divider<'_> {
             if let Stmt::Store { buffer, index, value, reduce } = stmt {
                 let value = self.expression(&value, own, facts, known);
                 let index: Vec<Index> = index.iter().map(|i| self.subscript(i, own, facts, known)).collect();
-                if !is_kept(&self.nest.buffers, (buffer, &index), reduce, &value) {
+                let records_nothing = || {
+                    let limits = self.nest.buffer(buffer).limits;
+                    let side = limits.zip(reduce).and_then(|(limits, op)| match op {
+                        BinaryOp::Min => Some((CompareOp::Ge, limits.0)),
+                        BinaryOp::Max => Some((CompareOp::Le, limits.1)),
+                        _ => None,
+                    });
+                    side.is_some_and(|side| self.lies(&value, side, own, facts, known))
+                };
+                if !records_nothing() && !is_kept(&self.nest.buffers, (buffer, &index), reduce, &value) {
                     out.push(Stmt::Store { buffer, index, value, reduce });
                 }
                 continue;
@@ -351,6 +360,31 @@ impl Divider<'_> {
             }
         }
         out
+    }
+
+    /// Returns true if a value lies on the side of a limit that is not recorded.
+    fn lies(
+        &self,
+        value: &Expr,
+        (op, limit): (CompareOp, i64),
+        own: &[Var],
+        facts: &Facts,
+        known: &dyn Fn(&Condition, &Facts, &[Var]) -> Option<bool>,
+    ) -> bool {
+        match value {
+            Expr::Select(_, a, b) => [a, b].into_iter().all(|e| self.lies(e, (op, limit), own, facts, known)),
+            Expr::Const(s) => op.holds(&Value::from(*s).as_i64(), &limit),
+            value => {
+                let dtype = value.dtype(&|b| self.nest.buffer(b).dtype);
+                let number = Expr::Const(Scalar::from(cast(dtype, Value::I64(limit))));
+                // what is less than a number is at most as great
+                let strict = if op == CompareOp::Le { CompareOp::Lt } else { op };
+                [op, strict].into_iter().any(|op| {
+                    let e = Expr::compare(op, value.clone(), number.clone());
+                    self.expression(&e, own, facts, known) == Expr::Const(Scalar::bool(true))
+                })
+            }
+        }
     }
 
     fn subscript(
@@ -434,7 +468,7 @@ mod tests {
     fn divided(statements: &str) -> String {
         let text = format!(
             "kernel rows {{ S: i32[4] argument 0; X: f32[150] argument 1; Y: f32[4][150] argument 2 written; W: f32[150] argument 3 written;
-             acc: f32[150] local; parallel r in 0..4 {{ {statements} }} }}"
+             acc: f32[150] local; least: i64 argument 4 written within 0 to 149; parallel r in 0..4 {{ {statements} }} }}"
         );
         let before = parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let mut after = before.clone();
@@ -446,9 +480,10 @@ mod tests {
                     let count = shape.iter().product::<i64>();
                     Tensor::new(shape, &(0..count).map(|k| (k * k % 23) as f32).collect::<Vec<f32>>())
                 };
-                let mut all = [Tensor::new(&[4], &points), numbers(&[150]), numbers(&[4, 150]), numbers(&[150])];
+                let least = Tensor::new(&[], &[0_i64]);
+                let mut all = [Tensor::new(&[4], &points), numbers(&[150]), numbers(&[4, 150]), numbers(&[150]), least];
                 interpret::run(nest, &mut all).unwrap_or_else(|e| panic!("{e}\n{nest}"));
-                [all[2].to_vec::<f32>(), all[3].to_vec::<f32>()]
+                ([all[2].to_vec::<f32>(), all[3].to_vec::<f32>()], all[4].to_vec::<i64>())
             };
             let expected = run(&before);
             assert_eq!(run(&after), expected, "{after}");
@@ -523,11 +558,22 @@ mod tests {
     }
 
     #[test]
+    fn records_of_a_part_that_lies_inside_are_none() {
+        let value = "(index(8*t + i) - cast i64(S[r]))";
+        let text = divided(&format!(
+            "for t in 0..18 {{ vector i in 0..8 {{ least min = select(gt(X[i], f32(0.0)), {value}, i64(9223372036854775807));
+             Y[r][8*t + i] = X[@min(max({value}, i64(0)), i64(149))]; }} }}"
+        ));
+        assert!(text.matches("least min").count() < text.matches("for t in").count(), "{text}");
+        has(&text, &["Y[r][8*t + i] = X[@(index(8*t + i) - cast i64(S[r]))];"]);
+    }
+
+    #[test]
     fn other_loops_stay() {
         for statements in [
-            // another point in each iteration; one that the kernel writes; none in a subscript; a vector in registers
+            // another point in each iteration; one that the loop writes; none in a subscript; a vector in registers
             "for t in 0..4 { vector i in 0..8 { Y[r][8*t + i] = X[@min(max((index(8*t + i) - cast i64(S[t])), i64(0)), i64(149))]; } }",
-            "for t in 0..18 { vector i in 0..8 { Y[r][8*t + i] = X[@min(max((index(8*t + i) - cast i64(W[r])), i64(0)), i64(149))]; } }",
+            "for t in 0..18 { vector i in 0..8 { W[8*t + i] = X[@min(max((index(8*t + i) - cast i64(W[r])), i64(0)), i64(149))]; } }",
             "for t in 0..18 { vector i in 0..8 { Y[r][8*t + i] = select(ge(index(8*t + i), cast i64(S[r])), X[8*t + i], f32(2.0)); } }",
             "vector i in 0..150 { acc[i] = X[@min(max((index(i) - cast i64(S[r])), i64(0)), i64(149))]; }",
             "vector i in 0..40 { Y[r][i] = X[@min(max((index(i) - cast i64(S[r])), i64(0)), i64(149))]; }",

@@ -26,9 +26,11 @@ pub(super) fn may_read_before(nest: &LoopNest, e: &Expr, facts: &Facts, written:
         };
         let unchanged = match b.kind {
             BufferKind::Argument { written: false, .. } => true,
-            BufferKind::Argument { .. } => written.is_some_and(|written| !written.contains(&access.buffer)),
-            // may become registers of lanes
-            BufferKind::Local => false,
+            // more of them may become registers of lanes
+            BufferKind::Local if b.shape.iter().any(|n| *n != 1) => false,
+            BufferKind::Local | BufferKind::Argument { .. } => {
+                written.is_some_and(|written| !written.contains(&access.buffer))
+            }
         };
         may &= unchanged && access.guard.is_empty() && access.index.iter().zip(&b.shape).all(inside);
     });
