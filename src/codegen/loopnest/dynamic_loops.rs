@@ -214,7 +214,7 @@ impl Narrower<'_> {
         let scale = bound.form.coefficient(l.var);
         let of_loop = |v: &Var| *v == l.var || own.contains(v);
         let dtype = bound.limit.dtype(&|b| self.nest.buffer(b).dtype);
-        if scale < 1
+        if scale == 0
             || dtype != DType::I64
             || bound.variables().iter().any(of_loop)
             || !may_read_before(self.nest, bound.limit, outside, Some(&l.written))
@@ -246,15 +246,19 @@ impl Narrower<'_> {
         let (mut reads, mut lower, mut upper) = (vec![], l.lower.to_vec(), l.upper.to_vec());
         let name = self.nest.vars[l.var.0 as usize].clone();
         for c in common {
-            let (read, limit) = self.read(&format!("{name}_{}", if c.lower { "first" } else { "end" }), c, facts);
+            let (rises, scale) = (c.scale > 0, c.scale.abs());
+            let end = if c.lower == rises { "first" } else { "end" };
+            let (read, limit) = self.read(&format!("{name}_{end}"), c, facts);
             reads.push(read);
             let form = Affine::var(limit).add_scaled(&c.outer, -1);
-            match c.lower {
-                // scale · index ≥ limit − outer − inner
-                true => lower.push(Bound { affine: form.offset(-c.inner.1), divisor: c.scale }),
-                // scale · index ≤ limit − 1 − outer − inner
-                false => upper.push(Bound { affine: form.offset(c.scale - 1 - c.inner.0), divisor: c.scale }),
-            }
+            // of the rest the value that leaves most iterations; |scale| · index ≥ or ≤ what the form says
+            let (bounds, affine) = match (c.lower, rises) {
+                (true, true) => (&mut lower, form.offset(-c.inner.1)),
+                (false, true) => (&mut upper, form.offset(scale - 1 - c.inner.0)),
+                (true, false) => (&mut upper, form.scale(-1).offset(scale + c.inner.1)),
+                (false, false) => (&mut lower, form.scale(-1).offset(c.inner.0 + 1)),
+            };
+            bounds.push(Bound { affine, divisor: scale });
         }
         let body = self.without(l, common);
         (reads, Stmt::Loop { var: l.var, lower, upper, step: 1, kind: LoopKind::Serial, body })
@@ -446,6 +450,21 @@ mod tests {
                 "let k_end = clamp(cast i64(P[i + 1]), 0, 23) about floor((23*i + 23) / 4);",
                 "for k in k_first..k_end {",
                 "acc[0] add = V[k];",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_loop_that_runs_backwards_does_as_well() {
+        let nest = narrowed(&format!("for k in -22..1 {{ acc[0] add = {}; }}", chosen("-k", "V[-k]", "f32(0.0)")));
+        has(&nest, &["for k in -k_first + 1..-k_end + 1 {", "acc[0] add = V[-k];"]);
+        let two = chosen("-2*k + i", "V[-2*k + i]", "f32(0.0)");
+        let nest = narrowed(&format!("for k in -9..1 {{ acc[0] add = {two}; }}"));
+        has(
+            &nest,
+            &[
+                "for k in max(-9, ceil((i - k_first + 1) / 2))..min(1, floor((i - k_end + 2) / 2)) {",
+                "acc[0] add = V[i - 2*k];",
             ],
         );
     }
