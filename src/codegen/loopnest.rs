@@ -3,6 +3,7 @@
 //! Loop bounds, subscripts and guards are affine in the enclosing loop variables. Every variable is bound once in the
 //! whole nest. The interpreter in `interpret.rs` defines what a nest means; loop kinds do not change the meaning.
 
+pub mod affine_subscripts;
 pub mod check_hoisting;
 pub mod clamps;
 pub mod dynamic_distance;

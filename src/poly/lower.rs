@@ -25,7 +25,7 @@ mod solve;
 
 use crate::codegen::loopnest::dynamic_loops::{self, CheckedElements};
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
-use crate::codegen::loopnest::{check_hoisting, dynamic_distance, dynamic_split};
+use crate::codegen::loopnest::{affine_subscripts, check_hoisting, dynamic_distance, dynamic_split};
 use crate::expr::Bound;
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};
@@ -93,6 +93,7 @@ fn lower_as(scop: &Scop, tiled: &Tiled, storage: &Schedule, scans: bool, answers
     let checked = check_hoisting::hoist(&mut kernel.nest);
     dynamic_split::divide(&mut kernel.nest, &checked);
     dynamic_distance::vectorize(&mut kernel.nest);
+    affine_subscripts::read_before(&mut kernel.nest);
     Ok(kernel)
 }
 
