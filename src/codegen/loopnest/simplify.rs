@@ -16,7 +16,7 @@
 
 pub(super) mod arithmetic;
 mod bounds;
-pub(super) mod conditions;
+pub(in crate::codegen) mod conditions;
 mod split;
 mod unswitch;
 

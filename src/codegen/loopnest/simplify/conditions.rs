@@ -37,7 +37,7 @@ pub(super) fn of_values(e: &Expr) -> Vec<Affine> {
 }
 
 /// `e`, whose operands are simplified, where intervals may decide it.
-pub(in crate::codegen::loopnest) fn decided(e: Expr, facts: &Facts) -> Expr {
+pub(in crate::codegen) fn decided(e: Expr, facts: &Facts) -> Expr {
     let constant = |e: &Expr| match e {
         Expr::Const(c) if c.dtype == DType::Bool => Some(Value::from(*c).is_true()),
         _ => None,
