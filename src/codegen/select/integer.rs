@@ -5,6 +5,7 @@
 //! Conversions from u64 halve what is too large for i64, the lost bit kept in the last one for the rounding.
 
 use crate::codegen::select::state::{Selected, Selector, Val};
+use crate::codegen::select::wrapping::logically_shifted;
 use crate::codegen::target::Isa;
 use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, VUnary};
 use crate::expr::scalar::Value;
@@ -66,6 +67,17 @@ impl Selector<'_> {
         let Some(n) = constant(n).filter(|n| (1..32).contains(n) && u32::MAX >> n == mask) else { return Ok(None) };
         let x = self.value(x)?;
         Ok((x.lane == Lane::I32 && x.dtype == DType::I32).then(|| self.shift(ShiftOp::RightLogical, x, n as u8)))
+    }
+
+    /// The bits of an i32 shifted to the right by a value, where `a | b` is what [`logically_shifted`] takes apart.
+    pub fn logical_shift_by_value(&mut self, a: &Expr, b: &Expr) -> Selected<Option<Val>> {
+        let Some((bits, amount)) = logically_shifted(a, b) else { return Ok(None) };
+        let (bits, amount) = (self.value(bits)?, self.value(amount)?);
+        if bits.lane != Lane::I32 || amount.lane != Lane::I32 {
+            return Ok(None);
+        }
+        let shifted = self.shifted(false, Val { dtype: DType::U32, ..bits }, amount);
+        Ok(Some(Val { dtype: DType::I32, ..shifted }))
     }
 
     /// `a` shifted by fewer bits than its type has.

@@ -433,9 +433,12 @@ impl Selector<'_> {
             let v = self.shifted_by(left, a, amount);
             return if left { self.normalized(v) } else { Ok(v) };
         }
-        if op == BinaryOp::And
-            && let Some(v) = self.logical_shift(a, b)?
-        {
+        let shifted = match op {
+            BinaryOp::And => self.logical_shift(a, b)?,
+            BinaryOp::Or => self.logical_shift_by_value(a, b)?,
+            _ => None,
+        };
+        if let Some(v) = shifted {
             return Ok(v);
         }
         if op == BinaryOp::Mul

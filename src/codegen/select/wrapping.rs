@@ -1,8 +1,8 @@
 //! Unsigned integers of 32 bits in lanes of 32 bits.
 //!
 //! In: a nest. Out: the same, in which a buffer of u32 is one of i32 where all that is done with its elements has an equal in i32:
-//! what takes low bits to low bits (sums, differences, products, bitwise operations, shifts to the left), shifts to the right by a
-//! constant, comparisons and extremes, whose order a flipped sign keeps, and conversions of what is below 2^31 or to integers of
+//! what takes low bits to low bits (sums, differences, products, bitwise operations, shifts to the left), shifts to the right,
+//! comparisons and extremes, whose order a flipped sign keeps, and conversions of what is below 2^31 or to integers of
 //! at most 32 bits. Vectors have lanes of 32 bits for i32, and lanes of 64 bits, whose values are brought back into range, for u32.
 
 use crate::codegen::loopnest::{LoopNest, Stmt};
@@ -166,11 +166,14 @@ impl Rewriter<'_> {
             Expr::Binary(op @ (BinaryOp::Min | BinaryOp::Max), a, b) => {
                 Some(flipped(Expr::binary(*op, flipped(self.low(a)?), flipped(self.low(b)?))))
             }
+            // an amount of 2^31 or more is a negative one, and both leave nothing
             Expr::Binary(BinaryOp::ShiftLeft, a, b) => {
-                let n = amount(b).filter(|n| *n < 32)?;
-                Some(Expr::binary(BinaryOp::ShiftLeft, self.low(a)?, of_i32(n)))
+                Some(Expr::binary(BinaryOp::ShiftLeft, self.low(a)?, self.low(b)?))
             }
-            Expr::Binary(BinaryOp::ShiftRight, a, b) => self.shifted(a, amount(b).filter(|n| *n < 32)?),
+            Expr::Binary(BinaryOp::ShiftRight, a, b) => match amount(b).filter(|n| *n < 32) {
+                Some(n) => self.shifted(a, n),
+                None => Some(logical_shift(self.low(a)?, self.low(b)?)),
+            },
             Expr::Binary(BinaryOp::Div, a, b) => {
                 let divisor = amount(b).filter(|n| n.is_power_of_two())?;
                 self.shifted(a, divisor.ilog2())
@@ -194,6 +197,25 @@ impl Rewriter<'_> {
             }
         })
     }
+}
+
+/// The bits of an i32 shifted to the right by so many places, none of them a copy of the sign: the sign is shifted by itself.
+fn logical_shift(bits: Expr, amount: Expr) -> Expr {
+    let shift = |op, a, n: &Expr| Expr::binary(op, a, n.clone());
+    let last = of_i32(31);
+    let others = Expr::binary(BinaryOp::And, bits.clone(), of_i32(u32::MAX >> 1));
+    let place = Expr::binary(BinaryOp::Sub, last.clone(), amount.clone());
+    let sign = shift(BinaryOp::ShiftRight, bits, &last);
+    let sign = Expr::binary(BinaryOp::And, sign, shift(BinaryOp::ShiftLeft, of_i32(1), &place));
+    Expr::binary(BinaryOp::Or, shift(BinaryOp::ShiftRight, others, &amount), sign)
+}
+
+/// The operands of a shift that [`logical_shift`] has made: the bits and the amount.
+pub(super) fn logically_shifted<'e>(a: &'e Expr, b: &Expr) -> Option<(&'e Expr, &'e Expr)> {
+    let Expr::Binary(BinaryOp::ShiftRight, others, amount) = a else { return None };
+    let Expr::Binary(BinaryOp::And, bits, _) = &**others else { return None };
+    let whole = logical_shift((**bits).clone(), (**amount).clone());
+    matches!(&whole, Expr::Binary(_, first, second) if **first == *a && **second == *b).then_some((bits, amount))
 }
 
 /// The i32 whose order among others is that of the u32 with the bits of `e`.
@@ -228,6 +250,7 @@ mod tests {
         assert_eq!(wide("xor(shl(H[i], u32(5)), (X[i] - u32(4000000000)))"), 0);
         assert_eq!(wide("(H[i] + cast u32(index(i)))"), 0);
         assert_eq!(wide("(shr(H[i], u32(7)) + ((X[i] / u32(8)) - mod(H[i], u32(64))))"), 0);
+        assert_eq!(wide("xor(shl(H[i], mod(X[i], u32(64))), shr(H[i], (u32(32) - mod(X[i], u32(64)))))"), 0);
         assert_eq!(wide("max(H[i], min(X[i], u32(3000000000)))"), 0);
         assert_eq!(wide("(H[i] + select(lt(X[i], u32(2147483649)), u32(1), select(eq(X[i], H[i]), H[i], u32(2))))"), 0);
         assert_eq!(wide("(H[i] + cast u32(cast i32(cast f32(shr(X[i], u32(8))))))"), 0);
