@@ -392,7 +392,7 @@ fn a_branch_reads_what_it_stored_from_its_register() {
     };
     assert_loads(&branch("B[i][j] = A[i][j]; C[i] = (B[i][j] + A[i][j + 1]);"), 3, 2);
     // what another statement may have written is loaded again
-    assert_loads(&branch("B[i][j] = A[i][j]; B[i][2*i] = A[i][0]; C[i] = B[i][j];"), 3, 3);
+    assert_loads(&branch("B[i][j] = A[i][j]; B[i][2*i] = A[i][j + 1]; C[i] = B[i][j];"), 3, 3);
 }
 
 #[test]
