@@ -56,13 +56,19 @@ impl Selector<'_> {
             self.out.push(Node::FirstLane { var, ty: VType { lane, lanes: 1 }, src });
             return Ok(Affine::var(var));
         }
-        // computed as a vector, of which the first lane is the integer
+        self.first_lane(e)
+    }
+
+    /// An integer that is computed as a vector, of which the first lane is the integer.
+    fn first_lane(&mut self, e: &Expr) -> Selected<Affine> {
+        let saved = self.chunk;
         self.chunk.widest = 8;
         let v = self.value(e)?;
         let v = self.with_lane(v, Lane::I64)?;
         self.chunk = saved;
         let var = self.fresh_var();
-        self.facts.set_range(var, UNKNOWN);
+        let range = dtype_range(dtype_of(self.nest, e)).filter(|range| UNKNOWN.0 <= range.0 && range.1 <= UNKNOWN.1);
+        self.facts.set_range(var, range.unwrap_or(UNKNOWN));
         self.out.push(Node::FirstLane { var, ty: VType { lane: Lane::I64, lanes: 1 }, src: v.reg });
         Ok(Affine::var(var))
     }
@@ -200,8 +206,13 @@ impl Selector<'_> {
                 let dtype = self.nest.buffer(access.buffer).dtype;
                 let open = access.guard.iter().any(|g| self.facts.decide(&self.resolve(g)) != Some(true));
                 let beyond = dtype == DType::U64 || dtype.is_storage();
-                if dtype.is_float() || beyond || open || self.in_registers(access.buffer) {
+                if dtype.is_float() || beyond || open {
                     return Ok(None);
+                }
+                if self.in_registers(access.buffer) {
+                    let is_one = self.nest.buffer(access.buffer).shape.iter().all(|n| *n == 1);
+                    let is_number = dtype_range(dtype).is_some() && dtype != DType::Bool;
+                    return if is_one && is_number { self.first_lane(e).map(Some) } else { Ok(None) };
                 }
                 let a = self.address(access.buffer, &access.index)?;
                 let size = self.element(a.buffer);
@@ -334,6 +345,12 @@ impl Selector<'_> {
             }
             BinaryOp::And if lb >= 0 => (GprOp::And, (0, hb)),
             BinaryOp::And if la >= 0 => (GprOp::And, (0, ha)),
+            BinaryOp::Or => {
+                // as many bits as the longer one
+                let most = [la, ha, lb, hb].map(|n| if n < 0 { !n } else { n }).into_iter().max().unwrap_or(0);
+                let limit = i64::try_from((most as u64 + 1).next_power_of_two()).ok()?;
+                (GprOp::Or, (-limit, limit - 1))
+            }
             BinaryOp::Mul => (GprOp::Mul, product((la, ha), (lb, hb)).unwrap_or(UNKNOWN)),
             BinaryOp::Min => (GprOp::Min, (la.min(lb), ha.min(hb))),
             BinaryOp::Max => (GprOp::Max, (la.max(lb), ha.max(hb))),
@@ -381,6 +398,7 @@ mod tests {
             "@shr(cast i32(P[i]), i32(3))",
             "@and(Q[i], i32(15))",
             "@mod(cast i32(P[i]), i32(10))",
+            "@or(cast i32(P[i]), and(Q[i], i32(7)))",
             "@cast i64(cast i32(P[i]))",
             "@and(U[i], u32(15))",
             "@(and(U[i], u32(63)) / u32(7))",
