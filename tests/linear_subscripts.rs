@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::loop_runs::{i32s, loops, results};
+use common::loop_runs::{check, i32s, loops, results};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tilewright::Tensor;
@@ -143,4 +143,16 @@ fn bits_are_shifted_in_place() {
             assert_eq!(count, words.iter().map(|w| w.count_ones() as i32).collect::<Vec<i32>>());
         }
     }
+}
+
+/// Lanes of a loop that runs backwards begin before its range, which is no multiple of a vector.
+#[test]
+fn extremes_are_kept_backwards() {
+    let text = "loop p(N = 50) { in i32 b[N], n[1]\n inout i32 c[1], o[1]\n
+        for i in 0..N step -1 c[0] max= b[i] % n[0] + n[0]
+        for i in 0..N o[i % 1] = 1 }";
+    let b: Vec<i32> = (0..50).map(|i| i * 7 % 23 - 4).collect();
+    let most = b.iter().map(|b| b.rem_euclid(5) + 5).max().unwrap();
+    let zero = i32s(&[0]);
+    check(text, &[("b", &i32s(&b)), ("n", &i32s(&[5])), ("c", &zero), ("o", &zero)], &[&[most], &[1]]);
 }

@@ -76,6 +76,7 @@ mod turned_sums;
 mod unswitching;
 mod uses;
 pub mod value;
+mod vector_range;
 mod waves;
 pub mod wrapping;
 

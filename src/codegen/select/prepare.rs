@@ -19,6 +19,7 @@ use crate::codegen::select::scalar_expansion;
 use crate::codegen::select::turned_sums;
 use crate::codegen::select::unswitching;
 use crate::codegen::select::value::{buffer_width, widest};
+use crate::codegen::select::vector_range;
 use crate::codegen::select::wrapping;
 use crate::expr::interval::{Facts, ceil_div};
 use crate::expr::narrow::Names;
@@ -37,6 +38,8 @@ pub struct Prepared {
 pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
     let mut nest = nest.clone();
     wrapping::as_signed(&mut nest);
+    let body = std::mem::take(&mut nest.body);
+    nest.body = body.into_iter().map(|phase| vector_range::trim(&nest, phase)).collect();
     peel(&mut nest, target);
     turned_sums::turn(&mut nest, target);
     lay_out_locals(&mut nest, target);
