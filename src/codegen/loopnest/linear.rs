@@ -88,7 +88,7 @@ impl Linear {
                 let number = same.rest.is_none().then_some(same.affine.constant);
                 let (constant, index) = (moving.affine.constant, Affine { constant: 0, ..moving.affine.clone() });
                 match number {
-                    Some(k) if (-FACTOR..FACTOR).contains(&k) => {
+                    Some(k) if is_small(&moving.affine, k) => {
                         Some(Linear { affine: moving.affine.scale(k), rest: moving.rest.map(times), products: vec![] })
                     }
                     _ => {
@@ -133,6 +133,12 @@ fn widened(nest: &LoopNest, e: &Expr, facts: &Facts) -> Expr {
         (None, DType::I64) => e.clone(),
         (None, _) => Expr::cast(DType::I64, e.clone()),
     }
+}
+
+/// Returns true if the numbers of a form times another one are far from the limits of 64 bits.
+fn is_small(a: &Affine, times: i64) -> bool {
+    let within = |n: i64, limit: i64| n.checked_mul(times).is_some_and(|n| -limit < n && n < limit);
+    within(a.constant, FAR) && a.terms.iter().all(|t| within(t.1, FACTOR))
 }
 
 fn is_division_by_data(e: &Expr) -> bool {
