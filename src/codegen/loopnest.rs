@@ -11,7 +11,7 @@ pub mod dynamic_loops;
 pub mod dynamic_split;
 pub mod innermost;
 pub mod interpret;
-mod invariant;
+pub(in crate::codegen) mod invariant;
 mod linear;
 pub mod parse;
 pub mod print;

@@ -37,15 +37,15 @@ pub(super) fn may_read_before(nest: &LoopNest, e: &Expr, facts: &Facts, written:
     may
 }
 
-/// The buffers that statements store to.
-pub(super) fn written_in(body: &[Stmt]) -> FxHashSet<BufferId> {
+/// The buffers that statements write.
+pub(in crate::codegen) fn written_in(body: &[Stmt]) -> FxHashSet<BufferId> {
     let mut out = FxHashSet::default();
-    for stmt in body {
-        stmt.visit(&mut |s| {
-            if let Stmt::Store { buffer, .. } = s {
-                out.insert(*buffer);
-            }
-        });
-    }
+    body.iter().for_each(|s| {
+        s.visit(&mut |s| match s {
+            Stmt::Store { buffer, .. } => drop(out.insert(*buffer)),
+            Stmt::Read { recorded: Some(extremes), .. } => out.extend(extremes),
+            _ => {}
+        })
+    });
     out
 }

@@ -39,7 +39,7 @@ pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
     let mut nest = nest.clone();
     wrapping::as_signed(&mut nest);
     let body = std::mem::take(&mut nest.body);
-    nest.body = body.into_iter().map(|phase| vector_range::trim(&nest, phase)).collect();
+    nest.body = body.into_iter().map(|phase| vector_range::trim(&mut nest, phase)).collect();
     peel(&mut nest, target);
     turned_sums::turn(&mut nest, target);
     lay_out_locals(&mut nest, target);

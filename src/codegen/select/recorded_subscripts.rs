@@ -5,8 +5,9 @@
 //! that follow take it as it is. Two extremes and two clamps of each use become a comparison and a branch. Invariant: memory holds the same.
 
 use crate::codegen::loopnest::clamps::{clamped, widened};
+use crate::codegen::loopnest::invariant::written_in;
 use crate::codegen::loopnest::{LoopNest, Stmt};
-use crate::codegen::select::unswitching::{depends, written};
+use crate::codegen::select::unswitching::depends;
 use crate::expr::narrow::Interval;
 use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, Expr, Index, Var};
 use crate::runtime::DType;
@@ -120,7 +121,7 @@ fn changes(s: &Stmt, value: &Expr) -> bool {
             defines |= value.depends_on(*var);
         }
     });
-    defines || depends(value, &written(std::slice::from_ref(s)))
+    defines || depends(value, &written_in(std::slice::from_ref(s)))
 }
 
 fn inside(nest: &mut LoopNest, body: Vec<Stmt>, joined: &[Record]) -> Vec<Stmt> {

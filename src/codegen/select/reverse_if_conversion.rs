@@ -11,9 +11,10 @@
 //! - **A chain through the condition**: an assignment to what is a subscript in its own condition, as the place of the least element
 //!   (`if x[i] < x[m] m = i`). A selection makes each iteration wait for the load and the comparison of the one before.
 
+use crate::codegen::loopnest::invariant::written_in;
 use crate::codegen::loopnest::{Accesses, BufferKind, LoopNest, Stmt, accesses, is_kept};
 use crate::codegen::select::expansion_cost::cost;
-use crate::codegen::select::unswitching::{Part, all_of, depends, test, without, written};
+use crate::codegen::select::unswitching::{Part, all_of, depends, test, without};
 use crate::expr::logic::Condition as _;
 use crate::expr::{Access, Affine, BufferId, Expr, Index, Var};
 
@@ -120,7 +121,7 @@ impl Pass<'_> {
             let opposite = own.first().filter(|part| opposes(part, &run.shared)).cloned();
             let is_final = taken.iter().any(|t| t.1.is_some());
             let both: Vec<Part> = run.shared.iter().filter(|part| own.contains(part)).cloned().collect();
-            let before = written(&body[..at]);
+            let before = written_in(&body[..at]);
             let changes = |shared: &[Part]| shared.iter().any(|part| depends(&part.0, &before));
             match opposite {
                 Some(_) if !changes(&run.shared) => {}

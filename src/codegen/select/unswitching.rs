@@ -7,6 +7,7 @@
 //! work that costs less than a branch that is predicted wrong now and then, stays.
 
 use crate::codegen::loopnest::innermost::is_innermost;
+use crate::codegen::loopnest::invariant::written_in;
 use crate::codegen::loopnest::simplify::conditions::decided;
 use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt, is_kept};
 use crate::codegen::select::expansion_cost::{constant_range, cost};
@@ -60,7 +61,7 @@ fn inside(nest: &mut LoopNest, stmt: Stmt, facts: &Facts, longest: i64) -> Stmt 
             while let Some(next) = rest.peek().filter(|next| matches!(next, Stmt::Loop { .. } | Stmt::Store { .. })) {
                 let more = conditions(nest, next, &facts);
                 let both: Vec<Part> = shared.iter().filter(|part| more.contains(part)).cloned().collect();
-                if both.is_empty() || both.iter().any(|part| depends(&part.0, &written(&group))) {
+                if both.is_empty() || both.iter().any(|part| depends(&part.0, &written_in(&group))) {
                     break;
                 }
                 (shared, group) = (both, [group, rest.next().into_iter().collect()].concat());
@@ -199,7 +200,7 @@ fn conditions(nest: &LoopNest, s: &Stmt, facts: &Facts) -> Vec<Part> {
 
 /// The test whether an expression reads memory that a statement does not change, at the same places all the time: it may be read before it.
 fn invariant<'a>(nest: &'a LoopNest, s: &Stmt, facts: &'a Facts) -> impl Fn(&Expr) -> bool + use<'a> {
-    let (mut bound, written): (FxHashSet<Var>, _) = (FxHashSet::default(), written(std::slice::from_ref(s)));
+    let (mut bound, written): (FxHashSet<Var>, _) = (FxHashSet::default(), written_in(std::slice::from_ref(s)));
     s.visit(&mut |s| {
         if let Stmt::Loop { var, .. } | Stmt::Let { var, .. } | Stmt::Read { var, .. } = s {
             bound.insert(*var);
@@ -277,19 +278,6 @@ pub(super) fn without(s: Stmt, said: &[Part]) -> Stmt {
 /// The condition that all parts are.
 pub(super) fn all_of(parts: &[Part]) -> Expr {
     Expr::all(parts.iter().map(|(e, holds)| (e, *holds))).expect("some part")
-}
-
-/// The buffers that statements write.
-pub(super) fn written(group: &[Stmt]) -> FxHashSet<BufferId> {
-    let mut out = FxHashSet::default();
-    group.iter().for_each(|s| {
-        s.visit(&mut |s| match s {
-            Stmt::Store { buffer, .. } => drop(out.insert(*buffer)),
-            Stmt::Read { recorded: Some(extremes), .. } => out.extend(extremes),
-            _ => {}
-        })
-    });
-    out
 }
 
 /// Returns true if an expression reads one of the buffers.

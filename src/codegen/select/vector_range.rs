@@ -4,43 +4,34 @@
 //! where a tile does that reaches beyond the range, and is divided into vectors later, each lane would have the condition. Loops in which lanes have elements of
 //! a local buffer stay, since those are registers of whole vectors.
 
-use crate::codegen::loopnest::dynamic_loops::substituted;
+use crate::codegen::loopnest::innermost::is_innermost;
+use crate::codegen::loopnest::simplify::conditions::everywhere;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::expansion_cost::constant_range;
 use crate::expr::{Access, Affine, Bound, Index, Var};
+use rustc_hash::FxHashMap;
 
 /// A statement in which vector loops have the range that conditions leave of them.
-pub fn trim(nest: &LoopNest, stmt: Stmt) -> Stmt {
+pub fn trim(nest: &mut LoopNest, stmt: Stmt) -> Stmt {
     let stmt = stmt.map_body(|body| body.into_iter().map(|s| trim(nest, s)).collect());
     let Stmt::Loop { var, lower, upper, step: 1, kind: LoopKind::Vector, body } = &stmt else { return stmt };
     let Some((0, extent)) = constant_range(lower, upper) else { return stmt };
+    let mut over_lanes = everywhere(body);
+    over_lanes.retain(|c| matches!(c.terms[..], [(v, 1 | -1)] if v == *var));
     let (mut first, mut end) = (0, extent);
-    let everywhere = everywhere(body, *var);
-    for c in &everywhere {
+    for c in &over_lanes {
         match c.coefficient(*var) {
             1 => first = first.max(-c.constant),
             _ => end = end.min(c.constant + 1),
         }
     }
-    if everywhere.is_empty() || first >= end || !is_plain(body) || has_lanes(nest, body, *var) {
+    if over_lanes.is_empty() || first >= end || !is_innermost(body) || has_lanes(nest, body, *var) {
         return stmt;
     }
-    let place = Affine::var(*var).offset(first);
-    let at = |v: Var| if v == *var { place.clone() } else { Affine::var(v) };
-    let body = body.iter().flat_map(|s| without(s, &everywhere)).map(|s| moved(s, &at)).collect();
+    let body: Vec<Stmt> = body.iter().flat_map(|s| without(s, &over_lanes)).collect();
+    let body = nest.copies(&body, &mut FxHashMap::from_iter([(*var, Affine::var(*var).offset(first))]));
     let upper = vec![Bound::constant(end - first)];
     Stmt::Loop { var: *var, lower: lower.clone(), upper, step: 1, kind: LoopKind::Vector, body }
-}
-
-/// The conditions on all statements that are over the lane alone.
-fn everywhere(body: &[Stmt], var: Var) -> Vec<Affine> {
-    let of = |s: &Stmt| match s {
-        Stmt::If { conditions, .. } => conditions.clone(),
-        _ => vec![],
-    };
-    let mut common = body.first().map_or(vec![], of);
-    common.retain(|c| matches!(c.terms[..], [(v, 1 | -1)] if v == var) && body.iter().all(|s| of(s).contains(c)));
-    common
 }
 
 /// Returns true if the lane is a subscript of a local buffer.
@@ -66,25 +57,6 @@ fn without(s: &Stmt, known: &[Affine]) -> Vec<Stmt> {
     match conditions.is_empty() {
         true => body.clone(),
         false => vec![Stmt::If { conditions, body: body.clone() }],
-    }
-}
-
-/// Returns true for stores, and stores under conditions.
-fn is_plain(body: &[Stmt]) -> bool {
-    body.iter().all(|s| match s {
-        Stmt::Store { .. } => true,
-        Stmt::If { body, .. } => is_plain(body),
-        _ => false,
-    })
-}
-
-fn moved(s: Stmt, at: &impl Fn(Var) -> Affine) -> Stmt {
-    match s {
-        Stmt::If { conditions, body } => {
-            let conditions = conditions.iter().map(|c| c.substitute(at)).collect();
-            Stmt::If { conditions, body: body.into_iter().map(|s| moved(s, at)).collect() }
-        }
-        s => substituted(&s, &mut |v| at(v)),
     }
 }
 

@@ -97,7 +97,7 @@ pub(super) fn is_straight(body: &[Stmt]) -> bool {
 }
 
 /// The conditions on all statements of a body.
-pub(super) fn everywhere(body: &[Stmt]) -> Vec<Affine> {
+pub(in crate::codegen) fn everywhere(body: &[Stmt]) -> Vec<Affine> {
     let conditions = |s: &Stmt| match s {
         Stmt::If { conditions, .. } => conditions.clone(),
         _ => vec![],
