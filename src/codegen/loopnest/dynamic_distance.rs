@@ -185,8 +185,8 @@ fn at(body: &[Stmt], var: Var, to: &Affine) -> Vec<Stmt> {
 #[cfg(test)]
 mod tests {
     use super::vectorize;
-    use crate::codegen::loopnest::simplify::simplify;
-    use crate::codegen::loopnest::{LoopNest, interpret, parse, verify};
+    use crate::codegen::loopnest::interpret::assert_same_results;
+    use crate::codegen::loopnest::parse;
     use crate::runtime::Tensor;
 
     /// A nest with distances below, at and above the length of a vector; its results are those of the nest before.
@@ -199,16 +199,8 @@ mod tests {
         let mut after = before.clone();
         vectorize(&mut after);
         for distances in [[1, 2, 3, 5], [7, 8, 15, 16], [17, 31, 33, 50], [0, 50, 16, 15]] {
-            let run = |nest: &LoopNest| {
-                verify::verify(nest).unwrap_or_else(|e| panic!("{e}\n{nest}"));
-                let numbers = || Tensor::new(&[400], &(0..400).map(|k| (k * k % 23) as f32).collect::<Vec<f32>>());
-                let mut all = [Tensor::new(&[4], &distances), numbers(), numbers()];
-                interpret::run(nest, &mut all).unwrap_or_else(|e| panic!("{e}\n{nest}"));
-                all[1].to_vec::<f32>()
-            };
-            let expected = run(&before);
-            assert_eq!(run(&after), expected, "{after}");
-            assert_eq!(run(&simplify(&after)), expected, "{}", simplify(&after));
+            let numbers = || Tensor::new(&[400], &(0..400).map(|k| (k * k % 23) as f32).collect::<Vec<f32>>());
+            assert_same_results(&before, &after, &[Tensor::new(&[4], &distances), numbers(), numbers()]);
         }
         after.to_string()
     }

@@ -459,8 +459,9 @@ fn each_in<'e>(e: &'e Expr, subscript: bool, f: &mut impl FnMut(&'e Expr, bool))
 #[cfg(test)]
 mod tests {
     use super::divide;
+    use crate::codegen::loopnest::interpret::assert_same_results;
+    use crate::codegen::loopnest::parse;
     use crate::codegen::loopnest::simplify::simplify;
-    use crate::codegen::loopnest::{LoopNest, interpret, parse, verify};
     use crate::runtime::Tensor;
     use rustc_hash::FxHashSet;
 
@@ -474,20 +475,13 @@ mod tests {
         let mut after = before.clone();
         divide(&mut after, &FxHashSet::default());
         for points in [[0, 1, 7, 16], [17, 64, 149, 150], [-1, -40, 33, 100], [151, 4000, i32::MIN, i32::MAX]] {
-            let run = |nest: &LoopNest| {
-                verify::verify(nest).unwrap_or_else(|e| panic!("{e}\n{nest}"));
-                let numbers = |shape: &[i64]| {
-                    let count = shape.iter().product::<i64>();
-                    Tensor::new(shape, &(0..count).map(|k| (k * k % 23) as f32).collect::<Vec<f32>>())
-                };
-                let least = Tensor::new(&[], &[0_i64]);
-                let mut all = [Tensor::new(&[4], &points), numbers(&[150]), numbers(&[4, 150]), numbers(&[150]), least];
-                interpret::run(nest, &mut all).unwrap_or_else(|e| panic!("{e}\n{nest}"));
-                ([all[2].to_vec::<f32>(), all[3].to_vec::<f32>()], all[4].to_vec::<i64>())
+            let numbers = |shape: &[i64]| {
+                let count = shape.iter().product::<i64>();
+                Tensor::new(shape, &(0..count).map(|k| (k * k % 23) as f32).collect::<Vec<f32>>())
             };
-            let expected = run(&before);
-            assert_eq!(run(&after), expected, "{after}");
-            assert_eq!(run(&simplify(&after)), expected, "{}", simplify(&after));
+            let least = Tensor::new(&[], &[0_i64]);
+            let all = [Tensor::new(&[4], &points), numbers(&[150]), numbers(&[4, 150]), numbers(&[150]), least];
+            assert_same_results(&before, &after, &all);
         }
         // without the numbers of equal names
         let text = simplify(&after).to_string();

@@ -177,3 +177,19 @@ impl Point for Machine<'_> {
         }
     }
 }
+
+/// Fails unless a nest, the one that a pass has made of it, and the latter simplified leave the same in all tensors.
+#[cfg(test)]
+#[track_caller]
+pub fn assert_same_results(before: &LoopNest, after: &LoopNest, tensors: &[Tensor]) {
+    let results = |nest: &LoopNest| {
+        super::verify::verify(nest).unwrap_or_else(|e| panic!("{e}\n{nest}"));
+        let mut all = tensors.to_vec();
+        run(nest, &mut all).unwrap_or_else(|e| panic!("{e}\n{nest}"));
+        all
+    };
+    let expected = results(before);
+    for nest in [after.clone(), super::simplify::simplify(after)] {
+        assert!(results(&nest) == expected, "{before}\n{nest}");
+    }
+}
