@@ -524,11 +524,14 @@ mod tests {
     fn other_loops_stay() {
         let shifted = "(index(i) + cast i64(S[r]))";
         let squared = "(index(i) * index(i))";
+        // 2^72 times the index, which wraps around to 0
+        let large = (0..4).fold(shifted.to_string(), |e, _| format!("({e} * i64(262144))"));
         let written = "(index(i) + cast i64(Z[0]))";
         for body in [
             format!("for i in 0..1 {{ {} Y[r][i] = X[{}]; }}", recorded(shifted), at(shifted)),
             format!("for i in 0..20 {{ {} Y[r][i] = X[{}]; }}", recorded(squared), at(squared)),
             format!("for i in 0..20 {{ {} Z[i] = X[{}]; }}", recorded(written), at(written)),
+            format!("for i in 0..20 {{ {} Y[r][i] = X[{}]; }}", recorded(&large), at(&large)),
         ] {
             let text = hoisted(&body);
             assert!(!text.contains("inside"), "{text}");
