@@ -66,6 +66,15 @@ impl Selector<'_> {
         })
     }
 
+    /// The element of 8 or 16 bits that is read from memory as an integer, without a conversion.
+    pub fn bits_in_memory<'e>(&self, to: DType, e: &'e Expr) -> Option<&'e Access> {
+        let Expr::Load(access) = e else { return None };
+        let from = self.nest.buffer(access.buffer).dtype;
+        let integers = !to.is_float() && !to.is_storage() && to != DType::Bool && from != DType::Bool;
+        let free = self.view.is_none() && !self.in_registers(access.buffer) && self.is_element(access);
+        (integers && free && from.bytes() == to.bytes() && to.bytes() <= 2).then_some(access)
+    }
+
     /// Returns true for a read without guard of elements that do not come from data and are not known.
     fn is_element(&self, access: &Access) -> bool {
         let affine = access.index.iter().all(|i| i.affine().is_some());

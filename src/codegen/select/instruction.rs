@@ -156,10 +156,7 @@ impl Selector<'_> {
         if self.in_registers(access.buffer) {
             return Err(Stop::Retry(access.buffer, super::state::LocalMode::Memory { offset: 0 }));
         }
-        let outer = self.view.replace(View { dtype, group });
-        let loaded = self.load(access);
-        self.view = outer;
-        let loaded = loaded?;
+        let loaded = self.viewed(View { dtype, group }, access)?;
         match loaded.uniform != lanes {
             true => Ok(loaded),
             false => self.internal(&format!("operand {} of `{}` does not stand as the row says", o.name, row.name)),
@@ -168,23 +165,93 @@ impl Selector<'_> {
 
     /// Fewer terms than the row's, zeros above them, in every lane.
     fn partial_group(&mut self, var: Var, terms: i64, (dtype, lane): (DType, Lane), access: &Access) -> Selected<Val> {
-        let bits = 8 * dtype.bytes();
+        let neighbours = self.are_neighbours(var, dtype, access)?;
+        if neighbours && let Some(word) = self.word_around(var, terms, (dtype, lane), access)? {
+            return Ok(word);
+        }
         let mut sum: Option<Val> = None;
-        for term in 0..terms {
-            self.env[var.0 as usize] = Affine::constant(term);
-            let element = Expr::Load(access.clone());
-            let integer = if dtype.is_float() { Expr::bitcast(DType::U16, element) } else { element };
-            let v = self.value(&integer)?;
+        let mut first = 0;
+        while first < terms {
+            let size = if neighbours { 1 << (terms - first).ilog2() } else { 1 };
+            let v = self.terms_from(
+                var,
+                first,
+                View { dtype: unsigned(size as usize * dtype.bytes()), group: size },
+                access,
+            )?;
             let v = self.with_lane(v, lane)?;
-            let mask = Val { reg: self.bits(lane, (1 << bits) - 1), ..v };
-            let v = self.vector_binary(VBinary::And, v, mask);
-            let v = self.shift(ShiftOp::Left, v, (term as usize * bits) as u8);
             sum = Some(match sum {
                 None => v,
-                Some(lower) => self.vector_binary(VBinary::Or, lower, v),
+                Some(lower) => {
+                    let v = self.shift(ShiftOp::Left, v, (8 * first as usize * dtype.bytes()) as u8);
+                    self.vector_binary(VBinary::Or, lower, v)
+                }
             });
+            first += size;
         }
-        self.env[var.0 as usize] = Affine::constant(0);
         sum.map_or_else(|| self.internal("an instruction without terms"), Ok)
+    }
+
+    /// Returns true if the terms of an operand follow each other in memory.
+    fn are_neighbours(&self, var: Var, dtype: DType, access: &Access) -> Selected<bool> {
+        let affine = access.index.iter().all(|i| i.affine().is_some());
+        let guarded = access.guard.iter().any(|g| g.uses(var));
+        let free = affine && !guarded && !self.in_registers(access.buffer) && self.literal(access).is_none();
+        Ok(free && self.stride(access.buffer, &access.index, Some((var, 0)))? == dtype.bytes() as i64)
+    }
+
+    /// A word with the terms in its low bits and zeros above them, read at once with elements after or before them; `None` where
+    /// these may lie outside of the buffer.
+    fn word_around(
+        &mut self,
+        var: Var,
+        terms: i64,
+        (dtype, lane): (DType, Lane),
+        access: &Access,
+    ) -> Selected<Option<Val>> {
+        let (bits, group) = (8 * dtype.bytes() as i64, (lane.bytes() / dtype.bytes()) as i64);
+        let view = View { dtype: if lane.bytes() == 8 { DType::I64 } else { DType::I32 }, group };
+        self.env[var.0 as usize] = Affine::constant(0);
+        let address = self.address(access.buffer, &access.index)?;
+        let (low, high) = self.facts.bounds(&address.linear);
+        if high + group <= self.nest.buffer(access.buffer).span() {
+            let word = self.terms_from(var, 0, view, access)?;
+            let mask = Val { reg: self.bits(lane, (1 << (bits * terms)) - 1), uniform: true, ..word };
+            return Ok(Some(self.vector_binary(VBinary::And, word, mask)));
+        }
+        let more = group - terms;
+        if low < more {
+            return Ok(None);
+        }
+        let word = self.terms_from(var, -more, view, access)?;
+        Ok(Some(self.shift(ShiftOp::RightLogical, word, (bits * more) as u8)))
+    }
+
+    /// The elements of an operand from its term `first` on, as one.
+    fn terms_from(&mut self, var: Var, first: i64, view: View, access: &Access) -> Selected<Val> {
+        self.env[var.0 as usize] = Affine::constant(first);
+        let value = match view.group {
+            1 => self.value(&Expr::bitcast(view.dtype, Expr::Load(access.clone()))),
+            _ => self.viewed(view, access),
+        };
+        self.env[var.0 as usize] = Affine::constant(0);
+        value
+    }
+
+    /// A read of elements as another type.
+    pub fn viewed(&mut self, view: View, access: &Access) -> Selected<Val> {
+        let outer = self.view.replace(view);
+        let value = self.load(access);
+        self.view = outer;
+        value
+    }
+}
+
+/// The unsigned integers of 1, 2 or 4 bytes.
+fn unsigned(bytes: usize) -> DType {
+    match bytes {
+        1 => DType::U8,
+        2 => DType::U16,
+        _ => DType::U32,
     }
 }

@@ -176,10 +176,7 @@ impl Selector<'_> {
         if let Some((access, _)) = word_load(self.nest, factor).filter(|_| self.loads_pair(var, factor))
             && self.literal(access).is_none()
         {
-            let outer = self.view.replace(View { dtype: DType::I32, group: 2 });
-            let loaded = self.load(access);
-            self.view = outer;
-            return loaded;
+            return self.viewed(View { dtype: DType::I32, group: 2 }, access);
         }
         let first = self.env[var.0 as usize].clone();
         let (low, low_bits) = (self.value(factor)?, self.known_word(factor));

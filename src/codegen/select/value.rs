@@ -9,8 +9,7 @@ use crate::codegen::loopnest::LoopNest;
 use crate::codegen::select::constant_division::is_divided_in_lanes;
 use crate::codegen::select::division::quick_divisor;
 use crate::codegen::select::math::{self, hyperbolic, trigonometric};
-use crate::codegen::select::state::Val;
-use crate::codegen::select::state::{Selected, Selector, Stop};
+use crate::codegen::select::state::{Selected, Selector, Stop, Val, View};
 use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, VType, VUnary, Vreg};
 use crate::expr::Affine;
 use crate::expr::Var;
@@ -368,6 +367,9 @@ impl Selector<'_> {
                 self.cast(*to, v)
             }
             Expr::Bitcast(to, a) => {
+                if let Some(access) = self.bits_in_memory(*to, a) {
+                    return self.viewed(View { dtype: *to, group: 1 }, access);
+                }
                 let v = self.value(a)?;
                 self.bitcast(*to, v)
             }
