@@ -10,6 +10,10 @@ use crate::poly::lower::state::Lowering;
 use crate::poly::packing::Pack;
 use crate::runtime::{DType, Error, Result};
 
+/// Fewest bytes of neighbours that make the order of the source worth it: shorter pieces are written one after the other.
+const LEAST_RUN: usize = 32;
+/// Iterations that are enough for threads.
+const LEAST_STEPS: i64 = 8;
 /// Bytes of a word.
 const WORD: usize = 4;
 
@@ -34,10 +38,11 @@ impl Lowering<'_> {
         };
         let index = vars.iter().map(|&v| Index::Affine(Affine::var(v))).collect();
         let mut body = vec![Stmt::Store { buffer, index, value, reduce: None }];
-        for d in (0..rank).rev() {
-            let kind = match d {
+        let order = self.order_of_copying(pack, rank);
+        for (place, &d) in order.iter().enumerate().rev() {
+            let kind = match place {
                 0 if rank > 1 => LoopKind::Parallel,
-                _ if d == rank - 1 => LoopKind::Vector,
+                _ if place == rank - 1 => LoopKind::Vector,
                 _ => LoopKind::Serial,
             };
             body = vec![loop_over(vars[d], pack.shape[d], kind, body)];
@@ -49,15 +54,32 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// The first `rank` dimensions of a copy, those of the outer loops first. Where the vector reads neighbours, the loops go through the
+    /// source as it lies in memory: caches fetch long pieces ahead, and lines that are only written need not be waited for.
+    fn order_of_copying(&self, pack: &Pack, rank: usize) -> Vec<usize> {
+        let stride = |d: usize| self.source_stride(pack, d);
+        let mut order: Vec<usize> = (0..rank).collect();
+        let long = |d: &usize| pack.shape[*d] as usize * pack.dtype.bytes() >= LEAST_RUN;
+        if let Some(vector) = rank.checked_sub(1).filter(|&d| stride(d) == 1).filter(long) {
+            order[..vector].sort_by_key(|&d| -stride(d).abs());
+            // the outermost loop is divided over threads
+            let many = order[..vector].iter().position(|&d| pack.shape[d] >= LEAST_STEPS);
+            order[..=many.unwrap_or(0)].rotate_right(1);
+        }
+        order
+    }
+
+    /// Elements of the source between neighbours along a dimension of a copy.
+    fn source_stride(&self, pack: &Pack, dimension: usize) -> i64 {
+        let strides = row_major(&self.scop.tensor(pack.source).shape);
+        pack.index.iter().zip(&strides).map(|(a, s)| a.coefficient(Var(dimension as u32)) * s).sum()
+    }
+
     /// Returns true if the last dimension of a copy fills words with elements that are apart in the source, where those
     /// along the dimension before it are neighbours.
     fn is_of_words(&self, pack: &Pack) -> bool {
         let [.., _, terms] = pack.shape[..] else { return false };
-        let strides = row_major(&self.scop.tensor(pack.source).shape);
-        let along = |back: usize| -> i64 {
-            let dimension = Var((pack.shape.len() - back) as u32);
-            pack.index.iter().zip(&strides).map(|(a, s)| a.coefficient(dimension) * s).sum()
-        };
+        let along = |back: usize| self.source_stride(pack, pack.shape.len() - back);
         let narrow = matches!(pack.dtype, DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::BF16 | DType::F16);
         narrow && terms as usize * pack.dtype.bytes() == WORD && along(1) > 1 && along(2) == 1
     }
