@@ -207,7 +207,7 @@ pub trait Vectors {
     fn convert(&mut self, d: u8, to: VType, s: u8, from: Lane) -> bool;
 }
 
-/// Tile registers; functions return false where there are none.
+/// Tile registers, whose rows lie `stride` bytes apart in memory; functions return false where there are none.
 pub trait Tiles {
     fn configure(&mut self, _shapes: &Shapes) -> bool {
         false
@@ -218,8 +218,10 @@ pub trait Tiles {
     fn zero_tile(&mut self, _d: Tile) -> bool {
         false
     }
-    /// Rows `stride` bytes apart, from memory or to it.
-    fn move_tile(&mut self, _t: Tile, _addr: &Addr, _stride: i64, _store: bool) -> Result<bool> {
+    fn load_tile(&mut self, _t: Tile, _addr: &Addr, _stride: i64, _streamed: bool) -> Result<bool> {
+        Ok(false)
+    }
+    fn store_tile(&mut self, _t: Tile, _addr: &Addr, _stride: i64) -> Result<bool> {
         Ok(false)
     }
 }
@@ -556,8 +558,8 @@ where
             Inst::TileShapes { shapes } => Ok(self.configure(&shapes)),
             Inst::TileRelease => Ok(self.release()),
             Inst::TileZero { tile } => Ok(self.zero_tile(tile)),
-            Inst::TileLoad { tile, addr, stride } => self.move_tile(tile, &addr, stride, false),
-            Inst::TileStore { tile, addr, stride } => self.move_tile(tile, &addr, stride, true),
+            Inst::TileLoad { tile, addr, stride, streamed } => self.load_tile(tile, &addr, stride, streamed),
+            Inst::TileStore { tile, addr, stride } => self.store_tile(tile, &addr, stride),
             Inst::TileTensor { acc, row, a, b } => {
                 let code = self.function.row(row)?.bytes_of(&[acc.0, a.0, b.0], &[]);
                 self.asm.extend(code);

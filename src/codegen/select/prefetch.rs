@@ -1,5 +1,8 @@
-//! Prefetching of panels: while one panel of an operand is reused, the next one is brought into the second
-//! cache, a little with each iteration, so that the memory works all the time and not only when a new panel begins.
+//! Hints to the caches: prefetches of panels, and tiles that are read once.
+//!
+//! While one panel of an operand is reused, the next one is brought into the second
+//! cache, a little with each iteration, so that the memory works all the time and not only when a new panel begins. In the same way, of two
+//! operands in tiles the one that the loop around moves passes the first cache, which keeps the other one.
 //!
 //! In: the tree of a phase. Out: the same with a [`Inst::Prefetch`] in those innermost loops that read a *panel*: a dense
 //! piece of an argument that is read anew in each iteration of a loop (which does not move it) and given up for the next
@@ -22,17 +25,32 @@ const LEAST_BYTES: i64 = 4096;
 pub fn prefetch_panels(mut tree: Tree, target: &Target) -> Tree {
     let mut written = FxHashSet::default();
     find_written(&tree.nodes, &tree.pointers, &mut written);
-    let mut search =
-        Search { pointers: &tree.pointers, written, target, levels: vec![], aliases: vec![], loops: 0, found: vec![] };
+    let mut search = Search {
+        pointers: &tree.pointers,
+        written,
+        target,
+        levels: vec![],
+        aliases: vec![],
+        loops: 0,
+        found: vec![],
+        passing: vec![],
+    };
     search.body(&tree.nodes);
-    // One loop for each operand: that with most iterations on a panel. Edges of the iteration space leave it to this one.
-    let mut best: BTreeMap<Root, Panel> = BTreeMap::new();
+    for (number, pointers) in search.passing {
+        visit_loop(&mut tree.nodes, number, &mut |l| pass_first_cache(l, &pointers), &mut 0);
+    }
+    // One loop for each operand: that with most iterations on a panel. Edges of the iteration space leave it to this one. Loops that read pieces of
+    // a panel each fetch the piece behind their own.
+    let mut best: BTreeMap<(Root, Option<i64>), Panel> = BTreeMap::new();
     for panel in search.found {
-        let longest = best.entry(panel.next.root).or_insert_with(|| panel.clone());
+        let longest = best.entry((panel.next.root, panel.piece)).or_insert_with(|| panel.clone());
         if panel.iterations > longest.iterations {
             *longest = panel;
         }
     }
+    let pieces = |root: Root| best.keys().filter(|k| k.0 == root && k.1.is_some()).count();
+    let alone: Vec<_> = best.keys().filter(|k| k.1.is_some() && pieces(k.0) == 1).copied().collect();
+    best.retain(|k, _| !alone.contains(k));
     for panel in best.into_values() {
         let base = Gpr(tree.pointers.len() as u32);
         tree.pointers.push(panel.next);
@@ -40,7 +58,7 @@ pub fn prefetch_panels(mut tree: Tree, target: &Target) -> Tree {
             .map(|i| Addr { base, index: None, disp: (i * target.machine.line_bytes as i64) as i32 })
             .map(|addr| Node::Inst(Inst::Prefetch { addr }))
             .collect();
-        insert(&mut tree.nodes, panel.at, &lines, &mut 0);
+        visit_loop(&mut tree.nodes, panel.at, &mut |l| drop(l.body.splice(0..0, lines.iter().cloned())), &mut 0);
     }
     tree
 }
@@ -57,19 +75,27 @@ fn find_written(nodes: &[Node], pointers: &[Pointer], written: &mut FxHashSet<Ro
     }
 }
 
-/// Puts `lines` into the body of the loop with number `number`, counted in preorder.
-fn insert(nodes: &mut [Node], number: usize, lines: &[Node], count: &mut usize) {
+/// Marks the tiles that a loop loads through some pointers.
+fn pass_first_cache(l: &mut Loop, pointers: &[u32]) {
+    for node in &mut l.body {
+        if let Node::Inst(Inst::TileLoad { addr, streamed, .. }) = node {
+            *streamed = pointers.contains(&addr.base.0);
+        }
+    }
+}
+
+/// Edits the loop with number `number`, counted in preorder.
+fn visit_loop(nodes: &mut [Node], number: usize, edit: &mut dyn FnMut(&mut Loop), count: &mut usize) {
     for node in nodes {
         match node {
             Node::Loop(l) => {
                 *count += 1;
                 if *count - 1 == number {
-                    l.body.splice(0..0, lines.iter().cloned());
-                    return;
+                    return edit(l);
                 }
-                insert(&mut l.body, number, lines, count);
+                visit_loop(&mut l.body, number, edit, count);
             }
-            Node::If { body, .. } => insert(body, number, lines, count),
+            Node::If { body, .. } => visit_loop(body, number, edit, count),
             _ => {}
         }
     }
@@ -93,6 +119,8 @@ struct Panel {
     at: usize,
     /// Iterations of the loop for one panel.
     iterations: i64,
+    /// Where the piece of the panel begins that the loop reads, when it does not read all of it.
+    piece: Option<i64>,
     /// Address to prefetch in one iteration.
     next: Pointer,
     lines: i64,
@@ -107,6 +135,8 @@ struct Search<'a> {
     aliases: Vec<(Var, Affine)>,
     loops: usize,
     found: Vec<Panel>,
+    /// Innermost loops, and the pointers through which they read tiles that the loop around moves.
+    passing: Vec<(usize, Vec<u32>)>,
 }
 
 impl Search<'_> {
@@ -165,6 +195,7 @@ impl Search<'_> {
         }
         if l.body.iter().all(|n| matches!(n, Node::Inst(_) | Node::Splat { .. })) {
             self.found.extend(self.panels(l, number));
+            self.passing.extend(self.moving_tiles(l, depth).map(|pointers| (number, pointers)));
         } else {
             self.body(&l.body);
         }
@@ -193,6 +224,31 @@ impl Search<'_> {
         read.iter().filter_map(panel).collect()
     }
 
+    /// The pointers through which the innermost loop `l`, inside of `depth` levels, reads tiles that the next loop around moves and a loop further out
+    /// reads again, where it reads others in each iteration.
+    fn moving_tiles(&self, l: &Loop, depth: usize) -> Option<Vec<u32>> {
+        let base = |node: &Node| match node {
+            Node::Inst(Inst::TileLoad { addr, .. }) => Some(addr.base.0),
+            _ => None,
+        };
+        let read: BTreeSet<u32> = l.body.iter().filter_map(base).collect();
+        let around = self.levels[..depth].iter().rposition(|level| level.extent > 1).filter(|_| !read.is_empty())?;
+        let (mut moving, mut kept) = (vec![], false);
+        for pointer in read {
+            let (moves, start) = self.moves(&self.resolve(&self.pointers[pointer as usize].bytes));
+            let outside: Vec<bool> =
+                moves[self.levels.len() - 1 - around..].iter().filter(|m| m.0.extent > 1).map(|m| m.1 != 0).collect();
+            if !start.is_constant() {
+                return None;
+            }
+            match outside[0] {
+                true if outside.contains(&false) => moving.push(pointer),
+                moves => kept |= !moves,
+            }
+        }
+        kept.then_some(moving)
+    }
+
     /// Bytes that one iteration of a loop reads in tiles through each pointer, where neighbouring tiles have all of the bytes between
     /// their rows, and the next iteration goes on behind them.
     fn read_in_tiles(&self, l: &Loop) -> BTreeMap<u32, (i64, i64)> {
@@ -212,16 +268,20 @@ impl Search<'_> {
         tiles.into_iter().filter_map(span).collect()
     }
 
+    /// How far a step of each level moves an address, the innermost level first, and the address at the first step of all.
+    fn moves(&self, address: &Affine) -> (Vec<(&Level, i64)>, Affine) {
+        let mut start = address.clone();
+        let moves = self.levels.iter().rev().map(|level| {
+            let c = start.coefficient(level.lead);
+            start = std::mem::take(&mut start).add_scaled(&level.value, -c).offset(c * level.first);
+            (level, c * level.step)
+        });
+        (moves.collect(), start)
+    }
+
     /// The panel of `bytes` in each iteration from `pointer + first` on.
     fn panel(&self, pointer: &Pointer, first: i64, bytes: i64, at: usize) -> Option<Panel> {
-        // The address of the panel's first byte, and how far a step of each level moves, the innermost level first.
-        let mut start = self.resolve(&pointer.bytes).offset(first);
-        let mut moves = vec![];
-        for level in self.levels.iter().rev() {
-            let c = start.coefficient(level.lead);
-            moves.push((level, c * level.step));
-            start = start.add_scaled(&level.value, -c).offset(c * level.first);
-        }
+        let (moves, start) = self.moves(&self.resolve(&pointer.bytes).offset(first));
         if !start.is_constant() {
             return None;
         }
@@ -234,17 +294,19 @@ impl Search<'_> {
             .try_fold(bytes, |size, (level, by)| (*by == size || level.extent == 1).then_some(size * level.extent))?;
         let machine = &self.target.machine;
         let most = machine.prefetched_share * machine.cache_bytes[1] as f64;
-        if dense != panel || panel < LEAST_BYTES || panel as f64 > most {
+        let whole = dense == panel;
+        if !whole && panel % dense != 0 || dense < LEAST_BYTES || dense as f64 > most {
             return None;
         }
+        let piece = (!whole).then_some(start.constant.rem_euclid(panel));
         let iterations: i64 = inside.iter().map(|m| m.0.extent).product();
         let line = self.target.machine.line_bytes as i64;
-        let share = ceil_div(panel, iterations);
+        let share = ceil_div(dense, iterations);
         let share = match share > line {
             true => ceil_div(share, line) * line,
             false => share.max(inside.first()?.0.step).cast_unsigned().next_power_of_two().cast_signed(),
         };
-        let mut next = start.offset(panel);
+        let mut next = start.offset(dense);
         for (level, by) in &moves[outer..] {
             next = next.add_scaled(&level.value, by / level.step).offset(-by / level.step * level.first);
         }
@@ -258,7 +320,7 @@ impl Search<'_> {
             weight *= level.extent;
         }
         let next = Pointer { root: pointer.root, bytes: next };
-        Some(Panel { at, iterations, next, lines: (share / line).max(1) })
+        Some(Panel { at, iterations, piece, next, lines: (share / line).max(1) })
     }
 }
 
@@ -324,6 +386,33 @@ mod tests {
         });
         let value = |v, block| if v == no { 1 } else { 5 + block };
         assert!(lines(&tree, value).is_superset(&panel_2()));
+    }
+
+    /// Half a panel for all blocks, and then the other one: each fetches what is read next.
+    #[test]
+    fn pieces_of_a_panel_fetch_the_next_piece() {
+        let [no, mo, k] = [Var(0), Var(1), Var(9)];
+        let (ty, mem) = (VType { lane: Lane::F32, lanes: 16 }, DType::F32);
+        let load = |half, disp| {
+            let addr = Addr { base: Gpr(half), index: None, disp };
+            Node::Inst(Inst::VLoad { dst: Vreg(0), ty, mem, addr, part: None })
+        };
+        let half = |half: u32| {
+            let steps = serial(k, 32, 2, [0, 64, 128, 192].map(|d| load(half, d)).to_vec());
+            serial(mo, 5, 1, vec![steps])
+        };
+        let bytes = Affine::var(no).scale(PANEL).plus(k, 128);
+        let pointers =
+            [0, 1].map(|half| Pointer { root: Root::Argument(1), bytes: bytes.clone().offset(half * PANEL / 2) });
+        let nodes = vec![serial(no, 4, 1, vec![half(0), half(1)])];
+        let tree = Tree { nodes, pointers: pointers.to_vec(), vregs: 1, ..Tree::default() };
+        let tree = prefetch_panels(tree, &Target::avx512());
+        assert_eq!(tree.nodes.iter().map(prefetches).sum::<usize>(), 2, "{:?}", tree.nodes);
+        let next = &tree.pointers[2..];
+        for (piece, next) in next.iter().enumerate() {
+            let first = next.bytes.evaluate(|v| i64::from(v == no));
+            assert_eq!(first, PANEL + (piece as i64 + 1) * PANEL / 2, "{tree:?}");
+        }
     }
 
     #[test]

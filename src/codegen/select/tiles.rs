@@ -130,7 +130,7 @@ impl Selector<'_> {
         self.out.push(Node::Inst(Inst::TileShapes { shapes: pass.shapes() }));
         self.sums(block, &pass, &mut |tile, addr, stride| match cleared {
             true => Inst::TileZero { tile },
-            false => Inst::TileLoad { tile, addr, stride },
+            false => Inst::TileLoad { tile, addr, stride, streamed: false },
         })?;
         self.tile = Some(pass);
         self.statement(stmt)?;
@@ -279,7 +279,7 @@ impl Selector<'_> {
         }
         let address = self.address(access.buffer, &access.index)?;
         let addr = self.tile_address(&address)?;
-        self.out.push(Node::Inst(Inst::TileLoad { tile, addr, stride }));
+        self.out.push(Node::Inst(Inst::TileLoad { tile, addr, stride, streamed: false }));
         Ok(())
     }
 

@@ -385,7 +385,7 @@ impl Machine<'_> {
                 self.shape(tile)?;
                 self.tiles.registers[tile.0 as usize].fill(0);
             }
-            Inst::TileLoad { tile, addr, stride } => {
+            Inst::TileLoad { tile, addr, stride, .. } => {
                 let ((rows, width), start) = (self.shape(tile)?, self.address(&addr));
                 let mut register = vec![0; TILE_ROWS * TILE_ROW_BYTES];
                 for row in 0..rows {

@@ -251,8 +251,8 @@ macro_rules! insts {
             /// Gives the tile registers up.
             TileRelease Tile "release tiles"
             TileZero Tile "{} = zero" { tile: Tile }
-            /// The rows of a tile, `stride` bytes apart.
-            TileLoad Tile "{} = load {} stride {}" { tile: Tile, addr: Addr (Use), stride: i64 }
+            /// The rows of a tile, `stride` bytes apart. `streamed`: a hint that the first cache need not keep them.
+            TileLoad Tile "{} = load {} stride {}{}" { tile: Tile, addr: Addr (Use), stride: i64, streamed: bool [streamed] }
             TileStore Tile "store {}, {} stride {}" { tile: Tile, addr: Addr (Use), stride: i64 }
             /// `acc = row(acc, a, b)`: a tensor instruction, whose operands have as many points as the shapes leave them.
             TileTensor Tile "{} = tensor {} {}, {}" { acc: Tile, row: InstructionName, a: Tile, b: Tile }

@@ -290,6 +290,7 @@ const SIGN: [(bool, &str); 2] = [(true, "-"), (false, "+")];
 const AT_LEAST_ONCE: [(bool, &str); 2] = [(true, " (at least once)"), (false, "")];
 const BROADCAST: [(bool, &str); 2] = [(true, "broadcast "), (false, "")];
 const FIRST: [(bool, &str); 2] = [(true, " (first lane)"), (false, "")];
+const STREAMED: [(bool, &str); 2] = [(true, " once"), (false, "")];
 const BOUND: [(u8, &str); 2] = [(0, "first"), (1, "last")];
 
 fn print_choice<T: PartialEq>(words: &[(T, &str)], value: &T, out: &mut String) {
@@ -316,6 +317,7 @@ macro_rules! print_rows {
     (@ at_least_once $field:ident, $out:expr) => { print_choice(&AT_LEAST_ONCE, $field, $out) };
     (@ broadcast $field:ident, $out:expr) => { print_choice(&BROADCAST, $field, $out) };
     (@ first $field:ident, $out:expr) => { print_choice(&FIRST, $field, $out) };
+    (@ streamed $field:ident, $out:expr) => { print_choice(&STREAMED, $field, $out) };
     (@ bound $field:ident, $out:expr) => { print_choice(&BOUND, $field, $out) };
     (@ $field:ident, $out:expr) => { $field.print($out) };
 }
@@ -339,6 +341,7 @@ macro_rules! parse_rows {
     (@ at_least_once $text:ident) => { $text.choice(&AT_LEAST_ONCE) };
     (@ broadcast $text:ident) => { $text.choice(&BROADCAST) };
     (@ first $text:ident) => { $text.choice(&FIRST) };
+    (@ streamed $text:ident) => { $text.choice(&STREAMED) };
     (@ bound $text:ident) => { $text.choice(&BOUND) };
     (@ $text:ident) => { Text::parse($text) };
 }

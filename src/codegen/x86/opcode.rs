@@ -88,6 +88,7 @@ const fn tile(name: &'static str, prefix: u8, opcode: u8) -> Op {
 pub const TILE_CONFIGURE: Op = tile("ldtilecfg", NP, 0x49);
 pub const TILE_ZERO: Op = tile("tilezero", PF2, 0x49);
 pub const TILE_LOAD: Op = tile("tileloadd", PF2, 0x4b);
+pub const TILE_LOAD_ONCE: Op = tile("tileloaddt1", P66, 0x4b);
 pub const TILE_STORE: Op = tile("tilestored", PF3, 0x4b);
 
 #[rustfmt::skip]

@@ -30,17 +30,24 @@ impl Tiles for Emitter<'_> {
         true
     }
 
-    fn move_tile(&mut self, t: Tile, addr: &Addr, stride: i64, store: bool) -> Result<bool> {
-        let op = if store { opcode::TILE_STORE } else { opcode::TILE_LOAD };
+    fn load_tile(&mut self, t: Tile, addr: &Addr, stride: i64, streamed: bool) -> Result<bool> {
+        self.move_tile(if streamed { opcode::TILE_LOAD_ONCE } else { opcode::TILE_LOAD }, t, addr, stride)
+    }
+
+    fn store_tile(&mut self, t: Tile, addr: &Addr, stride: i64) -> Result<bool> {
+        self.move_tile(opcode::TILE_STORE, t, addr, stride)
+    }
+}
+
+impl Emitter<'_> {
+    fn move_tile(&mut self, op: Op, t: Tile, addr: &Addr, stride: i64) -> Result<bool> {
         let index = self.temporaries.gpr[0];
         self.immediate(index, stride);
         let memory = Memory { index: Some((index, 1)), ..at(addr, 0)? };
         self.vector(self.tile(op, t.0, Rm::Memory(memory)));
         Ok(true)
     }
-}
 
-impl Emitter<'_> {
     fn tile(&self, op: Op, reg: u8, rm: Rm) -> Encoding {
         Encoding { evex: false, ..self.plain(op, Width::X, reg, 0, rm) }
     }
