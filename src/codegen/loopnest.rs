@@ -9,6 +9,7 @@ pub mod clamps;
 pub mod dynamic_distance;
 pub mod dynamic_loops;
 pub mod dynamic_split;
+pub mod fused_parts;
 pub mod innermost;
 pub mod interpret;
 pub(in crate::codegen) mod invariant;

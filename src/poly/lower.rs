@@ -25,7 +25,7 @@ mod solve;
 
 use crate::codegen::loopnest::dynamic_loops::{self, CheckedElements};
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
-use crate::codegen::loopnest::{affine_subscripts, check_hoisting, dynamic_distance, dynamic_split};
+use crate::codegen::loopnest::{affine_subscripts, check_hoisting, dynamic_distance, dynamic_split, fused_parts};
 use crate::expr::Bound;
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};
@@ -88,6 +88,7 @@ fn lower_as(scop: &Scop, tiled: &Tiled, storage: &Schedule, scans: bool, answers
         l.nest.body.extend(body);
     }
     let mut kernel = l.finish();
+    fused_parts::fuse(&mut kernel.nest);
     let checks = checks(scop, &kernel);
     dynamic_loops::narrow(&mut kernel.nest, &checks);
     let checked = check_hoisting::hoist(&mut kernel.nest);
