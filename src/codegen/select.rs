@@ -65,6 +65,7 @@ pub mod statements;
 pub mod stored_bits;
 pub mod strip_mine;
 mod subscript;
+mod sums_in_place;
 pub mod superword;
 mod table;
 pub mod three_operands;

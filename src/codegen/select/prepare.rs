@@ -16,6 +16,7 @@ use crate::codegen::select::peeling::peel;
 use crate::codegen::select::recorded_subscripts;
 use crate::codegen::select::reverse_if_conversion;
 use crate::codegen::select::scalar_expansion;
+use crate::codegen::select::sums_in_place::{pad_rows, sum_in_place};
 use crate::codegen::select::turned_sums;
 use crate::codegen::select::unswitching;
 use crate::codegen::select::value::{buffer_width, widest};
@@ -37,12 +38,14 @@ pub struct Prepared {
 
 pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
     let mut nest = nest.clone();
+    sum_in_place(&mut nest, target);
     wrapping::as_signed(&mut nest);
     let body = std::mem::take(&mut nest.body);
     nest.body = body.into_iter().map(|phase| vector_range::trim(&mut nest, phase)).collect();
     peel(&mut nest, target);
     turned_sums::turn(&mut nest, target);
     lay_out_locals(&mut nest, target);
+    pad_rows(&mut nest, target);
     let mut widths = FxHashMap::default();
     let body = nest.body.clone();
     let mut private = FxHashMap::default();

@@ -59,16 +59,19 @@ fn clears(stmt: &Stmt, block: &Block) -> bool {
     };
     let counts = |(written, cleared): (&Index, &Index)| {
         let (Some(written), Some(cleared)) = (written.affine(), cleared.affine()) else { return false };
-        let axis =
-            block.outer.into_iter().chain(block.rows).chain(block.columns).find(|axis| *written == Affine::var(axis.0));
-        let mut digits: Vec<(i64, i64)> = vec![];
-        for &(v, coefficient) in &cleared.terms {
-            let Some(l) = loops.iter().find(|l| l.0 == v) else { return false };
-            digits.push((coefficient * l.1, l.2));
+        let axis = block.outer.into_iter().chain(block.rows).chain(block.columns).find(|axis| written.uses(axis.0));
+        let first = axis.map_or(written.clone(), |axis| written.clone().plus(axis.0, -1));
+        let (mut digits, mut start): (Vec<(i64, i64)>, _) = (vec![], cleared.clone());
+        for l in &loops {
+            let coefficient = cleared.coefficient(l.0);
+            if coefficient != 0 {
+                digits.push((coefficient * l.1, l.2));
+                start = start.plus(l.0, -coefficient);
+            }
         }
         digits.sort_unstable();
         let total = digits.iter().try_fold(1, |total, &(unit, count)| (unit == total).then_some(total * count));
-        cleared.constant == 0 && (axis.is_some() || written.is_constant()) && total == Some(axis.map_or(1, |a| a.1))
+        start == first && total == Some(axis.map_or(1, |a| a.1))
     };
     let used = |l: &(Var, i64, i64)| index.iter().filter_map(Index::affine).filter(|a| a.uses(l.0)).count() == 1;
     buffer == block.buffer && loops.iter().all(used) && block.index.iter().zip(index).all(counts)
