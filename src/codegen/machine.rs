@@ -266,6 +266,8 @@ machine! {
         "cycles", "The load of a tile from the first cache", "Unmeasured";
     tile_sum_cycles f64 = 25.0;
         "cycles", "A tile of sums from memory and back", "Loop of four loads and stores on AVX-512; others have none";
+    far_sum_cycles f64 = 18.0;
+        "cycles", "A row of a tile of sums from memory and back, beyond those of `tile_sum_cycles`, where rows lie in more than `store_pages` pages", "Measured by a product of bytes with sums in two parts on Sapphire Rapids; others have none";
     tile_shape_cycles f64 = 150.0;
         "cycles", "New shapes for tile registers", "Loop of ldtilecfg on AVX-512; others have none";
     scalar_add_latency f64 = 1.6, 3.0, 2.0;
@@ -328,6 +330,8 @@ machine! {
         "cycles", "Start and end of a register block", "Unmeasured";
     vector_edge_cycles f64 = 1.5;
         "cycles", "Start and end of one vector of accumulators of a register block", "Unmeasured";
+    store_pages i64 = 16;
+        "pages", "Pages that stores find at once", "Data sheets of Golden Cove; others unmeasured";
     // ---- accesses, beside loads of whole vectors
     store_factor f64 = 1.5;
         "loads", "Cost of a store", "Unmeasured";
@@ -366,6 +370,8 @@ machine! {
         "share", "Part of a cache from which a tensor that was touched recently is read, in the cost of graphs", "Unmeasured";
     second_exposed f64 = 0.1;
         "share", "Time of transfers from the second cache that arithmetic does not hide", "Measured with `memory_exposed` and `late_line_ns` by products of operands given at run time and five networks";
+    tile_second_exposed f64 = 0.9;
+        "share", "Time of transfers from the second cache that products of tiles do not hide", "Measured by products of bf16 with sums in parts of 256 to 1024 terms on Sapphire Rapids; others have none";
     stream_exposed f64 = 0.15;
         "share", "Time to stream vectors of a register block from the second cache that arithmetic does not hide", "Unmeasured";
     memory_exposed f64 = 0.6;

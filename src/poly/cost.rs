@@ -7,10 +7,11 @@
 //!
 //! Lines come from beyond the second cache while the core works: the longer of the two counts, and a share of the shorter one
 //! ([`Machine::transfer_overlap`]), but for the time in which the core waits for results of its own. Of the transfers from the second cache a share counts
-//! ([`Machine::second_exposed`]), which that waiting hides too.
+//! ([`Machine::second_exposed`]; of those of products of tiles [`Machine::tile_second_exposed`]), which that waiting hides too.
 //!
 //! [`Machine::transfer_overlap`]: crate::codegen::machine::Machine::transfer_overlap
 //! [`Machine::second_exposed`]: crate::codegen::machine::Machine::second_exposed
+//! [`Machine::tile_second_exposed`]: crate::codegen::machine::Machine::tile_second_exposed
 
 mod block;
 mod chain;
@@ -18,6 +19,7 @@ mod code;
 pub mod execution;
 mod forwarding;
 mod seen;
+mod tile_loops;
 pub mod traffic;
 
 use crate::codegen::Target;
@@ -26,6 +28,7 @@ use crate::codegen::machine::Machine;
 use crate::codegen::{regalloc, select};
 use crate::runtime::Result;
 use execution::Execution;
+use tile_loops::{TileLoops, tile_loops};
 use traffic::traffic_and_counts;
 
 /// Terms of the time of one run on one thread, in ns.
@@ -40,6 +43,8 @@ pub struct Cost {
     /// Transfers into each cache, the first cache first, with the time until the first lines arrive of rows that no prefetcher follows, and of lines
     /// that come into few sets.
     pub transfers: [f64; 3],
+    /// Operands are in tiles: transfers from the second cache are waited for, while lines come from further away.
+    pub tiles: bool,
     /// The time of the transfers that nothing hides.
     pub exposed: f64,
     /// Rows of neighbouring lines that come into the first cache.
@@ -62,6 +67,10 @@ impl Cost {
         // a line from memory passes by the last cache
         let (core, far) = (self.core(), last.max(memory));
         let beside = machine.transfer_overlap * far.min(core - self.chains);
+        if self.tiles {
+            let near = machine.tile_second_exposed * near;
+            return Cost { exposed: (far - core - near).max(0.0) + beside + near, ..self };
+        }
         let near = (machine.second_exposed * near - self.chains).max(0.0);
         Cost { exposed: (far - core).max(0.0) + beside + near, ..self }
     }
@@ -76,6 +85,9 @@ pub fn price(nest: &LoopNest, target: &Target) -> Cost {
     let absent = absent_share(traffic.touched / machine.usable_bytes(2));
     let [last, memory] = machine.stream_bandwidth;
     let [near, middle, far] = traffic.fetched;
+    // of products of tiles, what comes from further away passes the second cache meanwhile
+    let tiles = tile_loops(nest, target) != TileLoops::None;
+    let near = if tiles { (near - middle).max(0.0) } else { near };
     // the first lines of each row come slowly; lines that are written go back
     let slow = (traffic.starts[2] * machine.stream_start_lines * machine.line_bytes as f64).min(far);
     let from_memory = slow / machine.bandwidth[3] + (far - slow + traffic.written[2]) / memory;
@@ -86,7 +98,7 @@ pub fn price(nest: &LoopNest, target: &Target) -> Cost {
     ];
     let ns = |cycles: f64| cycles / machine.clock_ghz;
     let (ports, chains, loops) = (ns(ports), ns(chains), ns(loops));
-    Cost { ports, chains, loops, transfers, exposed: 0.0, rows: traffic.starts[0] }.with_exposed(machine)
+    Cost { ports, chains, loops, transfers, tiles, exposed: 0.0, rows: traffic.starts[0] }.with_exposed(machine)
 }
 
 /// Share of the lines that a cache lacks when they are read again in the same order and all together are `times` as much as it holds. It replaces any line,

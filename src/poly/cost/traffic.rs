@@ -10,11 +10,14 @@
 //! iteration touches fits the cache, data stays there until the next iteration: the loop brings in each line
 //! of its footprint once. When it does not fit, every iteration brings in what it would alone. Unlike the model that
 //! chooses tiles (`tile/cache.rs`), which knows one statement between loops over blocks, this one takes loops as they are.
+//! What products of tiles read once passes the first cache by a hint.
 //! The length of a loop whose bounds depend on loops around it is its mean over points of these that are spread evenly, and
 //! so is the share of the iterations in which a condition holds.
 
 mod conflicts;
+mod region;
 
+use super::tile_loops::{TileLoops, tile_loops};
 use crate::codegen::Target;
 use crate::codegen::loopnest::{Buffer, LoopNest, Stmt};
 use crate::expr::Bound;
@@ -55,7 +58,8 @@ pub fn traffic_and_counts(nest: &LoopNest, target: &Target) -> (Traffic, Counts)
     let samples = vec![Sample { iteration: vec![], weight: 1.0 }; SAMPLES];
     let counts = Counts { trips: vec![0.0; nest.vars.len()], shares: vec![] };
     let values = vec![None; nest.vars.len()];
-    let mut model = Model { nest, target, values, samples, lengths: vec![], innermost: 0, counts };
+    let streams = tile_loops(nest, target) == TileLoops::Streaming;
+    let mut model = Model { nest, target, streams, values, samples, lengths: vec![], innermost: 0, counts };
     let all = model.body(&nest.body);
     let touched = model.bytes(&all.regions);
     let fetched = all.fetched.map(|f| f.bytes.max(touched));
@@ -178,6 +182,8 @@ impl Lines {
 struct Model<'a> {
     nest: &'a LoopNest,
     target: &'a Target,
+    /// The first cache need not keep what a loop moves.
+    streams: bool,
     /// Each variable in terms of the loops around.
     values: Vec<Option<Form>>,
     samples: Vec<Sample>,
@@ -288,12 +294,11 @@ impl Model<'_> {
 
     /// Returns the footprint of all iterations of loop `l`, given that of one iteration.
     fn sweep(&self, iteration: &Footprint, l: usize, length: Length) -> Footprint {
-        let (mut regions, mut moving) = (vec![], vec![]);
+        let (mut regions, mut moving, mut kept) = (vec![], vec![], vec![]);
         for region in &iteration.regions {
-            let swept = sweep(region, l, length);
-            if swept != *region {
-                moving.push(region.clone());
-            }
+            let swept = region.swept(l, length);
+            let one = if swept != *region { &mut moving } else { &mut kept };
+            one.push(region.clone());
             self.add(&mut regions, swept);
         }
         let (inside, touched) = (self.bytes(&iteration.regions), self.touched(&regions));
@@ -303,7 +308,11 @@ impl Model<'_> {
         let mut fetched = [touched; 3];
         for (level, fetched) in fetched.iter_mut().enumerate() {
             let apart = iteration.fetched[level].times(length.mean);
-            if !self.fits(&iteration.regions, inside, level) {
+            let fits = match self.streams && level == 0 {
+                true => self.fits(&kept, self.bytes(&kept), level),
+                false => self.fits(&iteration.regions, inside, level),
+            };
+            if !fits {
                 *fetched = touched.max(apart);
             } else if iteration.fetched[level].starts.min(moving) > self.target.machine.row_streams {
                 // more rows than the prefetcher follows: the next iteration starts each anew
@@ -512,7 +521,7 @@ impl Model<'_> {
     /// until loops around have brought them together: of their hull, the lines in between would count.
     fn add(&self, regions: &mut Vec<Region>, region: Region) {
         for other in regions.iter_mut() {
-            if let Some(hull) = hull(other, &region)
+            if let Some(hull) = other.hull(&region)
                 && let saved = self.lines(other) + self.lines(&region) - self.lines(&hull)
                 && (saved > 0.0 || saved == 0.0 && !self.are_apart(other, &region))
             {
@@ -522,76 +531,6 @@ impl Model<'_> {
         }
         regions.push(region);
     }
-}
-
-/// Returns the union of a region over all iterations of loop `l`. Where a loop moves along several dimensions at once, as over `A[i][j - i]`,
-/// the region becomes a band along the diagonal, which later loops widen where they leave its direction.
-fn sweep(region: &Region, l: usize, Length { mean, reach }: Length) -> Region {
-    let mut out = region.clone();
-    let [far, farthest] = [mean, reach].map(|n| (n - 1.0).max(0.0));
-    let moves = |r: &Range| if r.data.contains(&l) { 0.0 } else { r.low.coefficient(l) };
-    let mut moving = (0..region.dimensions.len()).filter(|&d| moves(&region.dimensions[d]) != 0.0);
-    let (first, second) = (moving.next(), moving.next());
-    out.row = region.row.or(first.filter(|_| second.is_some()));
-    // the motion of the rows, and how many of them one iteration touches
-    let rows = out.row.map(|row| (moves(&region.dimensions[row]), region.dimensions[row].width));
-    for (d, range) in out.dimensions.iter_mut().enumerate() {
-        let c = moves(range);
-        if range.data.contains(&l) {
-            range.count = (range.count * mean).min(range.width + 1.0);
-            continue;
-        }
-        let wider = match rows {
-            Some((by, rows)) if out.row != Some(d) => match region.row {
-                Some(_) => (c - range.slope * by).abs() * far,
-                None => {
-                    range.slope = c / by;
-                    range.slope.abs() * rows.min(by.abs() * far)
-                }
-            },
-            _ => c.abs() * far,
-        };
-        if c != 0.0 || wider != 0.0 {
-            range.low.terms.retain(|t| t.0 != l);
-            range.low.constant += (c * far).min(0.0);
-            range.hull += c.abs() * farthest;
-            range.width = (range.width + wider).min(range.hull);
-            range.count = (range.count * mean).clamp(1.0, range.width + 1.0);
-        }
-    }
-    if out != *region {
-        out.points *= mean.max(1.0);
-    }
-    out
-}
-
-/// The least region around both, when they lie alike for all iterations of the loops around.
-fn hull(a: &Region, b: &Region) -> Option<Region> {
-    let alike = |(x, y): (&Range, &Range)| x.low.terms == y.low.terms;
-    let slopes = |r: &Region| r.dimensions.iter().map(|d| d.slope).collect::<Vec<f64>>();
-    if a.buffer != b.buffer
-        || a.row != b.row
-        || slopes(a) != slopes(b)
-        || !a.dimensions.iter().zip(&b.dimensions).all(alike)
-    {
-        return None;
-    }
-    // how far the rows of the second lie behind those of the first
-    let behind = a.row.map_or(0.0, |row| b.dimensions[row].low.constant - a.dimensions[row].low.constant);
-    let join = |(x, y): (&Range, &Range)| {
-        let joined =
-            |first: f64, second: f64, widths: (f64, f64)| (first + widths.0).max(second + widths.1) - first.min(second);
-        let (low, second) = (x.low.constant.min(y.low.constant), y.low.constant - x.slope * behind);
-        let hull = joined(x.low.constant, y.low.constant, (x.hull, y.hull));
-        let width = joined(x.low.constant, second, (x.width, y.width)).min(hull);
-        let count = if x == y { x.count } else { (x.count + y.count).min(width + 1.0).max(x.count.max(y.count)) };
-        let (low, data) = (Form { constant: low, ..x.low.clone() }, [&x.data[..], &y.data].concat());
-        Range { low, width, count, slope: x.slope, hull, data }
-    };
-    let same = a.dimensions == b.dimensions;
-    let points = if same { a.points.max(b.points) } else { a.points + b.points };
-    let dimensions = a.dimensions.iter().zip(&b.dimensions).map(join).collect();
-    Some(Region { buffer: a.buffer, dimensions, row: a.row, points, written: a.written || b.written })
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use super::register_block::Axis;
 use crate::codegen::Target;
 use crate::expr::interval::ceil_div;
 use crate::expr::{BufferId, Var};
-use crate::poly::analysis::access::Reference;
+use crate::poly::analysis::access::{Along, Reference};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -74,6 +74,9 @@ pub struct Traffic<'a> {
     pub group: i64,
     /// A block is straight-line code: its reads do not wait for each other.
     pub straight: bool,
+    /// A block is a product of tiles: transfers from the second cache are waited for, and with one loop over terms what a loop around it moves passes the first
+    /// cache.
+    pub tiles: bool,
     pub known: Known,
 }
 
@@ -103,6 +106,12 @@ const FEW_LOOPS: usize = 2;
 /// Share of the time of transfers that threads do not divide in the choice of an order: one thread loses nothing by them, two
 /// lose half. Unmeasured.
 const COMMON: f64 = 0.25;
+/// Bytes of a sum in a tile.
+const SUM_BYTES: i64 = 4;
+const PAGE_BYTES: i64 = 4096;
+/// Largest ratio of the time with a sum of tiles in parts to that without that makes parts worth it: waiting for a cache hides what the model takes for sums that
+/// are stored and loaded in between. Products of bf16 of 49 to 1024 rows in networks lose below it.
+const TILE_PARTS: f64 = 0.9;
 /// Largest ratio of the transfers of an order to those of the best one so far that makes it better. Unmeasured.
 const MARGIN: f64 = 0.98;
 
@@ -122,10 +131,10 @@ impl Traffic<'_> {
         let mut best = (loops.clone(), self.cost(&loops) + self.shared(&loops));
         self.permute(&loops, &mut best);
         self.tile(&loops, &mut best);
-        let uncut = best.0.clone();
+        let whole = best.clone();
         for part in self.parts() {
             self.permute(&[&[part], &loops[..]].concat(), &mut best);
-            self.insert(&uncut, part, &mut best);
+            self.insert(&whole.0, part, &mut best);
             // A cut may pay only together with a cache tile: all pairs, where they are few.
             for outer in self.cache_tiles(&loops).into_iter().filter(|_| loops.len() <= FEW_LOOPS) {
                 self.insert(&[&[outer], &loops[..]].concat(), part, &mut best);
@@ -137,7 +146,8 @@ impl Traffic<'_> {
                 self.insert(&cut, outer, &mut best);
             }
         }
-        best
+        let time = |order: &(Vec<TileLoop>, f64)| self.compute_ns + order.1;
+        if self.tiles && time(&best) > TILE_PARTS * time(&whole) { whole } else { best }
     }
 
     /// Tries all orders of `loops`.
@@ -267,13 +277,15 @@ impl Traffic<'_> {
     }
 
     /// Takes off what a cache still holds of the kernel before: activations that fit it, and constants that stay in it.
-    fn forget_held(&self, order: &[TileLoop], inside: &[(f64, f64)], misses: &mut [Vec<f64>; 3]) {
+    /// `between`: bytes of sums between two parts of a reduction.
+    fn forget_held(&self, between: f64, inside: &[(f64, f64)], misses: &mut [Vec<f64>; 3]) {
         for (level, misses) in misses.iter_mut().enumerate().skip(1) {
             let may_be_held = |r: &Reference| !r.constant || level >= self.constants.level();
             for (i, r) in self.references.iter().enumerate().filter(|(_, r)| may_be_held(r)) {
                 let fits = inside[i].1 <= self.target.machine.usable_bytes(level);
-                // A part of a reduction reads the accumulators too.
-                let visits = if r.access.is_none() && self.is_cut(order) { 2.0 } else { 1.0 };
+                // A part of a reduction reads the accumulators too, from further away where they do not stay until then.
+                let stay = between <= self.target.machine.usable_bytes(level);
+                let visits = if r.access.is_none() && !stay { 2.0 } else { 1.0 };
                 misses[i] = match self.held.contains(&r.tensor) {
                     true => 0.0,
                     false => (visits * misses[i] - if fits { inside[i].0 } else { 0.0 }).max(0.0),
@@ -305,6 +317,7 @@ impl Traffic<'_> {
         let (single, scattered) = (&first.runs, &first.scattered);
         let mut runs: Option<Vec<f64>> = None;
         let mut uses = vec![Use { times: 1.0, ahead: None }; count];
+        let mut between = 0.0;
         for position in (0..order.len()).rev() {
             let l = &order[position];
             let (steps, outer) = self.steps(order, position);
@@ -314,14 +327,7 @@ impl Traffic<'_> {
             runs.get_or_insert_with(|| around.runs.iter().enumerate().map(followed).collect());
             let prints = &inside.prints;
             let occupied = prints.iter().map(|p| p.1).fold(prints.iter().map(|p| p.0).sum(), f64::max);
-            for (level, misses) in misses.iter_mut().enumerate() {
-                let fits = occupied <= machine.usable_bytes(level);
-                for (i, r) in self.references.iter().enumerate() {
-                    let steps = steps as f64;
-                    let growth = if fits { (around.prints[i].0 / prints[i].0).clamp(1.0, steps) } else { steps };
-                    misses[i] *= if r.depends(l.iterator) || !fits { growth } else { 1.0 };
-                }
-            }
+            self.grow(l.iterator, steps as f64, occupied, [&inside, &around], &mut misses);
             let second = machine.usable_bytes(1);
             let held: f64 = around.prints.iter().map(|p| p.0).sum();
             for (i, seen) in uses.iter_mut().enumerate().filter(|_| steps > 1) {
@@ -334,9 +340,13 @@ impl Traffic<'_> {
                     seen.ahead = Some(room && seen.ahead.unwrap_or(self.is_panel(i, prints[i].0)));
                 }
             }
+            if self.divisible.contains(&l.iterator) {
+                let sums = (0..count).filter(|&i| self.references[i].access.is_none());
+                between = sums.map(|i| around.prints[i].0).sum();
+            }
             inside = around;
         }
-        self.forget_held(order, &inside.prints, &mut misses);
+        self.forget_held(between, &inside.prints, &mut misses);
         let bandwidth = &machine.bandwidth;
         // What comes from memory passes the last cache.
         let beyond = |i: usize| {
@@ -353,20 +363,57 @@ impl Traffic<'_> {
             let lines = (runs[i] / machine.line_bytes as f64).min(machine.stream_lines);
             misses[1][i] / runs[i] * lines * if scattered[i] { machine.scattered_line_ns } else { machine.late_line_ns }
         };
+        let second = self.second(&misses, total);
+        // Lines come from further away while products of tiles wait for the second cache.
+        let core = self.compute_ns + if self.tiles { second } else { 0.0 };
         let exposed = |i: usize| {
             let ns = beyond(i);
             let busy = ns * uses[i].times + total - ns;
             let share = match self.straight {
                 // Transfers and arithmetic overlap as far as they take equally long.
                 true => (1.0 - self.compute_ns / total.max(f64::MIN_POSITIVE)).max(0.0),
-                false => (machine.memory_exposed * busy / self.compute_ns).min(1.0),
+                false => (machine.memory_exposed * busy / core).min(1.0),
             };
             ns * share + late(i)
         };
-        let second = misses[0].iter().sum::<f64>() / bandwidth[1];
-        // What takes longer than the arithmetic and the transfers from further away does not hide behind them.
-        let second = (machine.second_exposed * second).max(second - self.compute_ns - total);
         (0..count).map(exposed).sum::<f64>() + second + self.visits(order)
+    }
+
+    /// The misses of all iterations of a loop, given those of one. `occupied`: bytes of a cache that an iteration needs.
+    fn grow(
+        &self,
+        iterator: Var,
+        steps: f64,
+        occupied: f64,
+        [inside, around]: [&Touched; 2],
+        misses: &mut [Vec<f64>; 3],
+    ) {
+        let moves = |r: &Reference| r.depends(iterator);
+        let streams = self.tiles && self.axes.iter().filter(|a| a.reduced && a.extent > 1).count() == 1;
+        let kept = self.references.iter().zip(&inside.prints).filter(|(r, _)| !moves(r));
+        let kept: f64 = kept.map(|(_, print)| print.0).sum();
+        for (level, misses) in misses.iter_mut().enumerate() {
+            let needed = if streams && level == 0 { kept } else { occupied };
+            let fits = needed <= self.target.machine.usable_bytes(level);
+            for (i, r) in self.references.iter().enumerate() {
+                let more = around.prints[i].0 / inside.prints[i].0;
+                let growth = if fits { more.clamp(1.0, steps) } else { steps };
+                misses[i] *= if moves(r) || !fits { growth } else { 1.0 };
+            }
+        }
+    }
+
+    /// ns of exposed transfers from the second cache, where those from further away take `total` ns.
+    fn second(&self, misses: &[Vec<f64>; 3], total: f64) -> f64 {
+        let machine = &self.target.machine;
+        let near: f64 = misses[0].iter().sum();
+        if self.tiles {
+            let own = (near - misses[1].iter().sum::<f64>()).max(0.0);
+            return machine.tile_second_exposed * own / machine.bandwidth[1];
+        }
+        let ns = near / machine.bandwidth[1];
+        // What takes longer than the arithmetic and the transfers from further away does not hide behind them.
+        (machine.second_exposed * ns).max(ns - self.compute_ns - total)
     }
 
     /// Footprints of the references when the iterators of all axes take so many values.
@@ -403,6 +450,20 @@ impl Traffic<'_> {
         order.iter().any(|l| self.divisible.contains(&l.iterator))
     }
 
+    /// Returns true if the rows of a block of sums lie in more pages than stores find at once, in a buffer of what the loops inside the parts
+    /// work on.
+    fn sums_spread(&self, order: &[TileLoop]) -> bool {
+        let Some(outermost) = order.iter().position(|l| self.divisible.contains(&l.iterator)) else { return false };
+        let column =
+            |a: &&Axis| self.references.iter().any(|r| r.access.is_none() && r.along(a.iterator) == Along::Unit);
+        let Some(columns) = self.axes.iter().find(column) else { return false };
+        let around = order[..outermost].iter().filter(|l| l.iterator == columns.iterator).map(|l| l.tile).min();
+        let row = around.unwrap_or(columns.extent).min(columns.extent) * SUM_BYTES;
+        let rows = self.axes.iter().filter(|a| !a.reduced && a.iterator != columns.iterator);
+        let rows: i64 = rows.map(|a| (self.block)(a.iterator).min(a.extent)).product();
+        rows * row.min(PAGE_BYTES) > self.target.machine.store_pages * PAGE_BYTES
+    }
+
     /// ns to fetch and to store the accumulators once more for each part of a reduction.
     fn visits(&self, order: &[TileLoop]) -> f64 {
         let machine = &self.target.machine;
@@ -420,8 +481,10 @@ impl Traffic<'_> {
             points *= block as f64;
         }
         let vectors = points / self.target.lanes(4) as f64;
-        // One visit more is that of initialisation and result, in passes of their own.
-        let cycles = (parts + 1) as f64 * blocks * machine.edge_cycles(vectors);
+        // One visit more is that of initialisation and result, in passes of their own; tiles begin and end in those of the parts.
+        let visits = if self.tiles { parts - 1 } else { parts + 1 };
+        let pages = if self.tiles && self.sums_spread(order) { machine.far_sum_cycles * vectors } else { 0.0 };
+        let cycles = visits as f64 * blocks * (machine.edge_cycles(vectors) + pages);
         // Each part reads and writes them; one write is that of a sum that is not cut.
         let strided = (2 * parts - 1) as f64 * self.strided_sums;
         (cycles + strided) / machine.clock_ghz

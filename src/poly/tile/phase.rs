@@ -166,11 +166,7 @@ impl Phase<'_> {
             .collect();
         let uneven: Vec<Var> =
             axes.iter().filter(|a| a.conditioned && points(a.iterator) > 1).map(|a| a.iterator).collect();
-        let cut = |a: &&Axis| cuttable && a.reduced && a.movable && !a.conditioned && !block.lanes_reduced;
-        // Parts are multiples of four, or of eight terms.
-        let terms = block.terms_along(axes);
-        let divisible: Vec<Var> =
-            axes.iter().zip(&terms).filter(|(a, n)| cut(a) && 8 % **n == 0).map(|(a, _)| a.iterator).collect();
+        let divisible = if cuttable { block.divisible(axes) } else { vec![] };
         let (references, panels) = problem.references_of(&block);
         let traffic = Traffic {
             uneven: &uneven,
@@ -183,7 +179,8 @@ impl Phase<'_> {
             block: &|v| points(v),
             compute_ns: block.cycles / machine.clock_ghz,
             divisible: &divisible,
-            group: terms.iter().copied().fold(4, i64::max),
+            group: block.least_part(axes),
+            tiles: block.is_of_tiles(),
             straight: problem.is_straight(&problem.points(&block)),
             known: Default::default(),
             strided_sums: block.vector.map_or(0.0, |(v, _)| self.strided_sums(v, dominant)),

@@ -285,6 +285,29 @@ impl Block {
         self.tensor.as_ref().filter(|t| t.group == v).map_or(1, |t| t.terms)
     }
 
+    /// Returns true if the sums are in tile registers.
+    pub(super) fn is_of_tiles(&self) -> bool {
+        self.tensor.as_ref().is_some_and(|t| t.sums == Sums::Tile)
+    }
+
+    /// Reduced iterators that may be cut into parts, of a multiple of [`Block::least_part`] terms. Of a sum of tiles over several iterators, as that of a
+    /// convolution, the parts would read operands anew that its loops find in the first cache.
+    pub(super) fn divisible(&self, axes: &[Axis]) -> Vec<Var> {
+        let several = axes.iter().filter(|a| a.reduced && a.extent > 1).count() > 1;
+        if self.lanes_reduced || self.is_of_tiles() && several {
+            return vec![];
+        }
+        let terms = self.terms_along(axes);
+        let cut = |(a, terms): &(&Axis, &i64)| a.reduced && a.movable && !a.conditioned && 8 % **terms == 0;
+        axes.iter().zip(&terms).filter(cut).map(|(a, _)| a.iterator).collect()
+    }
+
+    /// Parts of a sum are multiples of so many terms: of four or eight, or in tiles of as many as fill them.
+    pub(super) fn least_part(&self, axes: &[Axis]) -> i64 {
+        let terms = self.terms_along(axes).into_iter().fold(4, i64::max);
+        if self.is_of_tiles() { SIDE * terms } else { terms }
+    }
+
     /// [`Block::terms`] of each axis.
     pub(super) fn terms_along(&self, axes: &[Axis]) -> Vec<i64> {
         match &self.tensor {

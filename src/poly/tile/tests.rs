@@ -447,3 +447,4 @@ fn long_reductions_are_cut() {
 mod literals;
 mod phases;
 mod tensors;
+mod tile_memory;

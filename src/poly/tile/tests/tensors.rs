@@ -22,7 +22,7 @@ fn target() -> Target {
     Target::avx512_vnni().with_instructions(rows())
 }
 
-fn rows() -> &'static [TensorInstruction] {
+pub fn rows() -> &'static [TensorInstruction] {
     crate::language::instruction::built_in().expect("the built-in rows")
 }
 
@@ -44,6 +44,11 @@ fn product_in(m: i64, n: i64, k: i64, types: [DType; 2], sum: DType, given: Role
     let body = mul(wide(Expr::load(a, vec![v(0), v(2)])), wide(Expr::load(b, vec![v(2), v(1)])));
     define(&mut p, c, &format!("m {m}, n {n}, k {k}"), 2, Some(BinaryOp::Add), vec![], body);
     p
+}
+
+/// The product of m × k and constant k × n elements, with sums in `sum`.
+pub fn compile_product([m, n, k]: [i64; 3], types: [DType; 2], sum: DType, target: &Target) -> CompiledKernel {
+    compile_stages(&product_in(m, n, k, types, sum, Role::Constant), "product", target)
 }
 
 fn random(p: &Program, rng: &mut StdRng) -> Vec<Tensor> {
