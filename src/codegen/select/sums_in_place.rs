@@ -9,8 +9,8 @@
 use crate::codegen::Target;
 use crate::codegen::instruction::TensorInstruction;
 use crate::codegen::loopnest::{Accesses, BufferKind, LoopNest, Stmt, accesses};
-use crate::codegen::select::expansion_cost::constant_range;
 use crate::codegen::select::point_loops::region;
+use crate::expr::interval::constant_range;
 use crate::expr::{Affine, BufferId, Expr, Index, Var};
 use rustc_hash::FxHashMap;
 
@@ -161,8 +161,14 @@ fn in_place(nest: &LoopNest, rows: &[TensorInstruction], [before, sum, after]: [
     if !whole || inside[&block] != 1 || inside.contains_key(&copy.from) {
         return None;
     }
+    let source = nest.buffer(copy.from);
     let element: Option<Vec<Affine>> = found.index.iter().map(|i| i.affine().cloned()).collect();
     let place = copy.at(&element?);
+    // a tile has its columns side by side
+    let along = |v: Var| source.place(&place).is_some_and(|p| p.coefficient(v) == 1);
+    if !found.columns.is_none_or(|(v, _)| along(v)) {
+        return None;
+    }
     let mut sum = sum.clone();
     sum.visit_mut(&mut |s| {
         if let Stmt::Store { buffer, index, .. } = s {
