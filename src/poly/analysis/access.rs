@@ -11,7 +11,7 @@ use crate::poly::statement::{Role, Statement, StatementId};
 use crate::runtime::DType;
 
 /// Size of a page of memory, in bytes.
-const PAGE: i64 = 4096;
+pub const PAGE: i64 = 4096;
 
 /// One distinct access of a statement.
 #[derive(Clone, Debug)]

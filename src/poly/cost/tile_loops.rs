@@ -5,6 +5,7 @@
 use crate::codegen::Target;
 use crate::codegen::instruction::TensorInstruction;
 use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
+use crate::codegen::select::point_loops::block;
 use crate::expr::Index;
 
 /// Loops around products of tiles.
@@ -23,25 +24,7 @@ pub(super) fn tile_loops(nest: &LoopNest, target: &Target) -> TileLoops {
     if !target.instructions.iter().any(TensorInstruction::is_tile) {
         return TileLoops::None;
     }
-    let tiles = |name| target.instructions.iter().any(|row| row.name == name && row.is_tile());
-    // the subscripts of the sums of the block that a statement is
-    let block = |mut at: &Stmt| loop {
-        match at {
-            Stmt::Loop { kind: LoopKind::Instruction(name), body, .. } if tiles(*name) => {
-                let mut index = None;
-                body.iter().for_each(|s| {
-                    s.visit(&mut |s| {
-                        if let Stmt::Store { index: i, .. } = s {
-                            index = Some(i.clone())
-                        }
-                    })
-                });
-                return index;
-            }
-            Stmt::Loop { kind: LoopKind::Unroll | LoopKind::Vector, body, .. } if body.len() == 1 => at = &body[0],
-            _ => return None,
-        }
-    };
+    let block = |s| block(&target.instructions, TensorInstruction::is_tile, s);
     let mut found = TileLoops::None;
     nest.body.iter().for_each(|s| {
         s.visit(&mut |s| {
@@ -51,8 +34,8 @@ pub(super) fn tile_loops(nest: &LoopNest, target: &Target) -> TileLoops {
             }
             let [Stmt::Loop { kind: LoopKind::Serial, body, .. }] = &body[..] else { return };
             if let [stmt] = &body[..]
-                && let Some(index) = block(stmt)
-                && !index.iter().filter_map(Index::affine).any(|a| a.uses(*var))
+                && let Some(block) = block(stmt)
+                && !block.index.iter().filter_map(Index::affine).any(|a| a.uses(*var))
             {
                 found = TileLoops::Reading;
             }

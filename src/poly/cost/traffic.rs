@@ -10,7 +10,7 @@
 //! iteration touches fits the cache, data stays there until the next iteration: the loop brings in each line
 //! of its footprint once. When it does not fit, every iteration brings in what it would alone. Unlike the model that
 //! chooses tiles (`tile/cache.rs`), which knows one statement between loops over blocks, this one takes loops as they are.
-//! What products of tiles read once passes the first cache by a hint.
+//! Tiles that a loop moves pass the first cache by a hint.
 //! The length of a loop whose bounds depend on loops around it is its mean over points of these that are spread evenly, and
 //! so is the share of the iterations in which a condition holds.
 

@@ -17,7 +17,7 @@ use super::register_block::Axis;
 use crate::codegen::Target;
 use crate::expr::interval::ceil_div;
 use crate::expr::{BufferId, Var};
-use crate::poly::analysis::access::{Along, Reference};
+use crate::poly::analysis::access::{Along, PAGE, Reference};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -108,7 +108,6 @@ const FEW_LOOPS: usize = 2;
 const COMMON: f64 = 0.25;
 /// Bytes of a sum in a tile.
 const SUM_BYTES: i64 = 4;
-const PAGE_BYTES: i64 = 4096;
 /// Largest ratio of the time with a sum of tiles in parts to that without that makes parts worth it: waiting for a cache hides what the model takes for sums that
 /// are stored and loaded in between. Products of bf16 of 49 to 1024 rows in networks lose below it.
 const TILE_PARTS: f64 = 0.9;
@@ -461,7 +460,7 @@ impl Traffic<'_> {
         let row = around.unwrap_or(columns.extent).min(columns.extent) * SUM_BYTES;
         let rows = self.axes.iter().filter(|a| !a.reduced && a.iterator != columns.iterator);
         let rows: i64 = rows.map(|a| (self.block)(a.iterator).min(a.extent)).product();
-        rows * row.min(PAGE_BYTES) > self.target.machine.store_pages * PAGE_BYTES
+        rows * row.min(PAGE) > self.target.machine.store_pages * PAGE
     }
 
     /// ns to fetch and to store the accumulators once more for each part of a reduction.
