@@ -165,6 +165,16 @@ pub fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
+/// First value and end of a loop with constant bounds.
+pub fn constant_range(lower: &[Bound], upper: &[Bound]) -> Option<(i64, i64)> {
+    if !lower.iter().chain(upper).all(|b| b.affine.is_constant()) {
+        return None;
+    }
+    let first = lower.iter().map(|b| ceil_div(b.affine.constant, b.divisor)).max()?;
+    let end = upper.iter().map(|b| b.affine.constant.div_euclid(b.divisor)).min()?;
+    Some((first, end))
+}
+
 /// `⌈a / b⌉` for `b > 0`.
 pub fn ceil_div(a: i64, b: i64) -> i64 {
     -(-a).div_euclid(b)

@@ -7,9 +7,11 @@
 //! first cache, without passes over memory of their own (Kennedy, Allen, "Optimizing Compilers for Modern Architectures", 2001, on
 //! peeling and fusion).
 
+use crate::codegen::loopnest::invariant::written_in;
 use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt, accesses};
+use crate::expr::interval::constant_range;
 use crate::expr::{Access, Affine, Bound, BufferId, Index, Var};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
 /// Fuses the loops around all sums that are cut into parts.
@@ -53,21 +55,13 @@ struct Serial<'a> {
 impl<'a> Serial<'a> {
     fn new(stmt: &'a Stmt) -> Option<Serial<'a>> {
         let Stmt::Loop { var, lower, upper, step, kind: LoopKind::Serial, body } = stmt else { return None };
-        let (first, end) = constant_bounds(lower, upper)?;
+        let (first, end) = constant_range(lower, upper)?;
         (first < end).then_some(Serial { var: *var, first, end, step: *step, body })
     }
 
     fn bounds(&self) -> [i64; 3] {
         [self.first, self.end, self.step]
     }
-}
-
-fn constant_bounds(lower: &[Bound], upper: &[Bound]) -> Option<(i64, i64)> {
-    let constant = |bounds: &[Bound]| match bounds {
-        [Bound { affine, divisor: 1 }] if affine.is_constant() => Some(affine.constant),
-        _ => None,
-    };
-    Some((constant(lower)?, constant(upper)?))
 }
 
 /// Loops over the same blocks: the variables of each, from outside inwards, and what is in the innermost one.
@@ -171,21 +165,9 @@ impl<'a> Fusion<'a> {
     }
 }
 
-/// The buffers that statements write.
-fn written(body: &[Stmt]) -> FxHashSet<BufferId> {
-    let mut out = FxHashSet::default();
-    let mut add = |s: &Stmt| {
-        if let Stmt::Store { buffer, .. } = s {
-            out.insert(*buffer);
-        }
-    };
-    body.iter().for_each(|s| s.visit(&mut add));
-    out
-}
-
 /// The buffers that pass values between what begins the sums, the parts and what ends them.
 fn shared(all: &[&[Stmt]]) -> Vec<BufferId> {
-    let (written, used): (Vec<_>, Vec<_>) = all.iter().map(|body| (written(body), accesses(body))).unzip();
+    let (written, used): (Vec<_>, Vec<_>) = all.iter().map(|body| (written_in(body), accesses(body))).unzip();
     let mut out: Vec<BufferId> = vec![];
     for (n, written) in written.iter().enumerate() {
         let elsewhere = |b: &&BufferId| used.iter().enumerate().any(|(m, used)| m != n && used.contains_key(*b));
@@ -194,14 +176,12 @@ fn shared(all: &[&[Stmt]]) -> Vec<BufferId> {
     out
 }
 
-/// The values of the variables of loops with constant bounds.
-fn ranges(all: &[&[Stmt]]) -> FxHashMap<Var, (i64, i64)> {
+/// The values of the variables of all loops; `None` where a bound varies.
+fn ranges(all: &[&[Stmt]]) -> FxHashMap<Var, Option<(i64, i64)>> {
     let mut out = FxHashMap::default();
     let mut add = |s: &Stmt| {
-        if let Stmt::Loop { var, lower, upper, .. } = s
-            && let Some((first, end)) = constant_bounds(lower, upper)
-        {
-            out.insert(*var, (first, end - 1));
+        if let Stmt::Loop { var, lower, upper, .. } = s {
+            out.insert(*var, constant_range(lower, upper).map(|(first, end)| (first, end - 1)));
         }
     };
     all.iter().for_each(|body| body.iter().for_each(|s| s.visit(&mut add)));
@@ -214,7 +194,7 @@ fn are_apart(
     buffer: BufferId,
     all: &[&[Stmt]],
     around: &[Vec<Var>],
-    ranges: &FxHashMap<Var, (i64, i64)>,
+    ranges: &FxHashMap<Var, Option<(i64, i64)>>,
     step: i64,
 ) -> bool {
     let mut subscripts: Vec<(usize, Vec<Index>)> = vec![];
@@ -242,7 +222,8 @@ fn are_apart(
         for &(v, c) in &affine.terms {
             match (around[n].iter().position(|x| *x == v), ranges.get(&v)) {
                 (Some(d), _) => drop(fixed.insert((0, d as u32), c)),
-                (None, Some(&(lo, hi))) => {
+                (None, Some(&values)) => {
+                    let (lo, hi) = values?;
                     range = (range.0 + (c * lo).min(c * hi), range.1 + (c * lo).max(c * hi));
                 }
                 (None, None) => drop(fixed.insert((1, v.0), c)),

@@ -5,8 +5,8 @@
 
 use crate::codegen::Target;
 use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
-use crate::codegen::select::expansion_cost::{constant_range, vector_statements};
-use crate::expr::interval::ceil_div;
+use crate::codegen::select::expansion_cost::vector_statements;
+use crate::expr::interval::{ceil_div, constant_range};
 use crate::expr::{Access, Affine, BufferId, Expr, Index, Var};
 use std::collections::{BTreeMap, BTreeSet};
 

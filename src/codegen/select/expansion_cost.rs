@@ -1,19 +1,8 @@
 //! Rough costs of loops: limits for their expansion.
 
 use crate::codegen::loopnest::{LoopKind, Stmt};
-use crate::expr::Bound;
 use crate::expr::Expr;
-use crate::expr::interval::ceil_div;
-
-/// First value and end of a loop with constant bounds.
-pub fn constant_range(lower: &[Bound], upper: &[Bound]) -> Option<(i64, i64)> {
-    if !lower.iter().chain(upper).all(|b| b.affine.is_constant()) {
-        return None;
-    }
-    let first = lower.iter().map(|b| ceil_div(b.affine.constant, b.divisor)).max()?;
-    let end = upper.iter().map(|b| b.affine.constant.div_euclid(b.divisor)).min()?;
-    Some((first, end))
-}
+use crate::expr::interval::{ceil_div, constant_range};
 
 /// Instructions of an expression.
 fn expression(e: &Expr) -> i64 {

@@ -3,7 +3,7 @@
 //! In: a statement. Out: the vector loop of its sums, if it has nothing else; and whether two of them may sum into the same vector.
 
 use crate::codegen::loopnest::{LoopKind, Stmt};
-use crate::codegen::select::expansion_cost::constant_range;
+use crate::expr::interval::constant_range;
 use crate::expr::scalar::numbers_only;
 use crate::expr::{Affine, Expr, Var};
 

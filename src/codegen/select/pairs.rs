@@ -8,11 +8,11 @@
 
 use crate::codegen::Target;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
-use crate::codegen::select::expansion_cost::constant_range;
 use crate::codegen::select::state::{LANE, Selected, Selector, Val, View};
 use crate::codegen::select::strip_mine::copied;
 use crate::codegen::target::Isa;
 use crate::codegen::vcode::{Lane, ShiftOp, VBinary};
+use crate::expr::interval::constant_range;
 use crate::expr::scalar::Value;
 use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, Expr, Index, Var};
 use crate::runtime::DType;

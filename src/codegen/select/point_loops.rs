@@ -5,7 +5,7 @@
 
 use crate::codegen::instruction::TensorInstruction;
 use crate::codegen::loopnest::{LoopKind, Stmt};
-use crate::codegen::select::expansion_cost::constant_range;
+use crate::expr::interval::constant_range;
 use crate::expr::{Affine, BinaryOp, BufferId, Expr, Index, Var};
 
 /// Returns true for the rows that are looked for.

@@ -7,7 +7,6 @@
 use crate::codegen::Target;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::access::compared_with_lane;
-use crate::codegen::select::expansion_cost::constant_range;
 use crate::codegen::select::guarded_updates;
 use crate::codegen::select::masked_stores::stores_where;
 use crate::codegen::select::narrow::narrow_loops;
@@ -22,7 +21,7 @@ use crate::codegen::select::unswitching;
 use crate::codegen::select::value::{buffer_width, widest};
 use crate::codegen::select::vector_range;
 use crate::codegen::select::wrapping;
-use crate::expr::interval::{Facts, ceil_div};
+use crate::expr::interval::{Facts, ceil_div, constant_range};
 use crate::expr::narrow::Names;
 use crate::expr::scalar::Value;
 use crate::expr::{Affine, Bound, BufferId, Var};

@@ -24,12 +24,11 @@ mod registers;
 pub mod reuse;
 
 use crate::codegen::Target;
-use crate::codegen::select::expansion_cost::constant_range;
 use crate::codegen::select::register_pressure::RegisterPressure;
 use crate::codegen::select::tree::{Loop, MAX_DISPLACEMENT, Node, Pointer, Tree};
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, VType, Vreg};
-use crate::expr::interval::Facts;
+use crate::expr::interval::{Facts, constant_range};
 use crate::expr::{Affine, Bound, Var};
 use accesses::{Accesses, Reference, Shape, is_apart};
 use edits::{Edits, FirstLoad};

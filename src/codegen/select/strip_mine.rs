@@ -7,14 +7,14 @@
 use crate::codegen::Target;
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::columns;
-use crate::codegen::select::expansion_cost::{constant_range, cost, vector_statements};
+use crate::codegen::select::expansion_cost::{cost, vector_statements};
 use crate::codegen::select::lane_segments;
 use crate::codegen::select::lane_sums::{LaneSums, are_joined, lane_sums, stores, sums_inside};
 use crate::codegen::select::masked_stores::stores_where;
 use crate::codegen::select::scalar_expansion;
 use crate::codegen::target::Isa;
 use crate::expr::Bound;
-use crate::expr::interval::ceil_div;
+use crate::expr::interval::{ceil_div, constant_range};
 use crate::expr::scalar::numbers_only;
 use crate::expr::{Access, BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};

@@ -8,13 +8,12 @@
 
 use crate::codegen::instruction::{Part, TILE_ROW_BYTES, TILE_ROWS, TILES, TensorInstruction, tile_extents, tile_rows};
 use crate::codegen::loopnest::Stmt;
-use crate::codegen::select::expansion_cost::constant_range;
 use crate::codegen::select::point_loops::{Block, block, region};
 use crate::codegen::select::state::{Address, LANE, LocalMode, Selected, Selector, Stop};
 use crate::codegen::select::tile_pass::Pass;
 use crate::codegen::select::tree::Node;
 use crate::codegen::vcode::{Addr, Function, Inst, Shapes, Tile};
-use crate::expr::interval::ceil_div;
+use crate::expr::interval::{ceil_div, constant_range};
 use crate::expr::{Access, Affine, Bound, BufferId, Expr, Index, Var};
 
 /// Columns of a tile of sums.

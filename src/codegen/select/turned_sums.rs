@@ -7,9 +7,8 @@
 
 use crate::codegen::Target;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
-use crate::codegen::select::expansion_cost::constant_range;
 use crate::codegen::select::strip_mine::REDUCED;
-use crate::expr::interval::ceil_div;
+use crate::expr::interval::{ceil_div, constant_range};
 use crate::expr::{Affine, BufferId, Index, Var};
 use rustc_hash::FxHashSet;
 

@@ -7,7 +7,7 @@
 use crate::codegen::loopnest::innermost::is_innermost;
 use crate::codegen::loopnest::simplify::conditions::everywhere;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
-use crate::codegen::select::expansion_cost::constant_range;
+use crate::expr::interval::constant_range;
 use crate::expr::{Access, Affine, Bound, Index, Var};
 use rustc_hash::FxHashMap;
 

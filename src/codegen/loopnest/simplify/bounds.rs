@@ -2,7 +2,7 @@
 
 use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::expr::Bound;
-use crate::expr::interval::{Facts, ceil_div};
+use crate::expr::interval::{Facts, ceil_div, constant_range};
 use crate::expr::{Affine, Var};
 
 /// The bounds without those that never decide.
@@ -144,12 +144,6 @@ pub(super) struct OldLoop<'a> {
 impl OldLoop<'_> {
     /// First value and one past the last bound, when they are constant.
     pub(super) fn constant_range(&self) -> Option<(i64, i64)> {
-        let constant = |b: &Bound| b.affine.is_constant();
-        if !self.lower.iter().chain(&self.upper).all(constant) {
-            return None;
-        }
-        let lower = self.lower.iter().map(|b| ceil_div(b.affine.constant, b.divisor)).max()?;
-        let upper = self.upper.iter().map(|b| b.affine.constant.div_euclid(b.divisor)).min()?;
-        Some((lower, upper))
+        constant_range(&self.lower, &self.upper)
     }
 }
