@@ -1,7 +1,8 @@
 //! NumPy's `.npy` files: a tensor read and written, with nothing believed that the bytes do not show.
 //!
 //! Format 1.0 to 3.0: magic, length of the header, a Python dictionary with `descr`, `fortran_order` and `shape`, then the
-//! elements. Little-endian elements of the types of [`DType`]; bf16 and the storage types have no names in the format.
+//! elements. Little-endian elements of the types of [`DType`]. bf16 has no name in the format: it is the two bytes `V2`, as which
+//! NumPy saves arrays of the package ml_dtypes. The storage types are not read or written.
 
 use crate::{DType, Error, Result, Tensor, file};
 use std::io::Read;
@@ -9,10 +10,12 @@ use std::path::Path;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// The format's names of the types.
-const TYPES: [(&str, DType); 13] = [
+const TYPES: [(&str, DType); 15] = [
     ("<f8", DType::F64),
     ("<f4", DType::F32),
     ("<f2", DType::F16),
+    ("<V2", DType::BF16),
+    ("|V2", DType::BF16),
     ("<i8", DType::I64),
     ("<i4", DType::I32),
     ("<i2", DType::I16),
@@ -30,7 +33,8 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::Io`] where the file cannot be read; [`Error::Invalid`] where it is damaged; [`Error::Limit`] where its
-    /// shape is too large; [`Error::Unsupported`] where its element type has no [`DType`](crate::DType).
+    /// shape is too large; [`Error::Unsupported`] where its element type has no [`DType`](crate::DType). Two bytes without a
+    /// type, `V2`, are bf16.
     pub fn read_npy(path: impl AsRef<Path>) -> Result<Tensor> {
         let path = path.as_ref();
         let file = file::open(path)?;
