@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 
+import method
+
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -104,7 +106,7 @@ class Process:
         try:
             import numpy
             count = len(list(self.folder.glob("output_*.npy")))
-            return [numpy.load(self.folder / f"output_{i}.npy") for i in range(count)]
+            return [method.numbers(numpy.load(self.folder / f"output_{i}.npy")) for i in range(count)]
         except (ImportError, ValueError) as error:
             raise Failure(f"outputs cannot be compared: {error}") from error
 
@@ -174,7 +176,7 @@ class Tilewright:
 
     tolerance = 1e-3
     serial = False
-    in_process = True
+    compared = in_process = True
     has_other = has_definition = False
 
 
@@ -185,6 +187,7 @@ class Peer:
         self.name, self.adapter = name, importlib.import_module(f"peers.{name}")
         self.tolerance = getattr(self.adapter, "TOLERANCE", 1e-3)
         self.serial = getattr(self.adapter, "SERIAL", False)
+        self.compared = getattr(self.adapter, "COMPARED", True)
         self.in_process = getattr(self.adapter, "IN_PROCESS", True)
         self.has_other = hasattr(self.adapter, "Other")
         self.has_definition = hasattr(self.adapter, "Definition")
@@ -205,14 +208,14 @@ class Peer:
         return Process([sys.executable, str(HERE / "host.py"), self.name, str(description), str(threads), str(folder), which], folder, cores)
 
 
-def difference(ours, theirs):
-    """Largest difference of two lists of outputs as a share of the largest value, or what does not match."""
-    from method import distance
+def difference(ours, theirs, rounded=False):
+    """Largest difference of two lists of outputs as a share of the largest value, or what does not match. Integers are equal unless they are rounded."""
     if len(ours) != len(theirs):
         return f"{len(ours)} outputs instead of {len(theirs)}"
     worst = 0.0
     for i, (a, b) in enumerate(zip(ours, theirs)):
         if a.shape != b.shape:
             return f"output {i} is {list(a.shape)} instead of {list(b.shape)}"
-        worst = max(worst, distance(a, b))
+        a, b = (x.astype("f4") if rounded and x.dtype.kind in "iu" else x for x in (a, b))
+        worst = max(worst, method.distance(a, b))
     return worst

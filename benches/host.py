@@ -10,6 +10,7 @@ An adapter, peers/NAME.py, has
     KINDS = {"onnx", "product"}      workloads that it can run (see suites.py)
     SERIAL = False                   whether it runs on one thread whatever it is asked for; then it is measured once for all counts
     IN_PROCESS = True                whether it runs in this process, so that the memory of the process is its memory
+    COMPARED = True                  whether its outputs are those of the workload
     TOLERANCE = 1e-3                 largest difference of its outputs, as a share of the largest value; 1e-3 when not given
     def version(): ...               what is measured
     class Contestant:

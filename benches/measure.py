@@ -84,7 +84,7 @@ class Measurement:
     def gap(self, alive, row, name):
         """How the outputs of a contestant differ from those of the first, in words; nothing where they agree."""
         process = alive[self.seat(name, row["threads"])]
-        gap = difference(alive[(self.first, row["threads"])].outputs(), process.outputs())
+        gap = difference(alive[(self.first, row["threads"])].outputs(), process.outputs(), self.workload.get("rounded", False))
         if isinstance(gap, str):
             return gap
         tolerance = max(self.contestants[name].tolerance, self.workload.get("tolerance", 0))
@@ -108,9 +108,9 @@ class Measurement:
             other.close()
         return 0.0 if isinstance(spread, str) else spread
 
-    def by_definition(self, alive, row, seats):
-        """The contestants whose outputs are about as far from the workload as it is written as those of the peer that evaluates it so, which is
-        farther from it than the tolerance; and a sentence with these distances. None where there is no such peer."""
+    def distances(self, alive, row, seats):
+        """Of each contestant's outputs from those of the workload as it is written, by the peer that evaluates it so; and the name of this peer.
+        None where there is no such peer."""
         name = next((name for name, seat in seats.items() if self.contestants[name].has_definition and seat in alive and seat in self.logs), None)
         if name is None:
             return None
@@ -119,9 +119,13 @@ class Measurement:
         try:
             outputs = written.outputs()
             there = {self.first: (self.first, row["threads"]), **seats}
-            distances = {who: difference(outputs, alive[seat].outputs()) for who, seat in there.items() if seat in alive and seat in self.logs}
+            return {who: difference(outputs, alive[seat].outputs()) for who, seat in there.items() if seat in alive and seat in self.logs}, name
         finally:
             written.close()
+
+    def by_definition(self, distances, name):
+        """The contestants whose outputs are about as far from the workload as it is written as those of the peer that evaluates it so, which is
+        farther from it than the tolerance; and a sentence with these distances. None where this peer is nearer."""
         own = distances[name]
         tolerance = max(self.contestants[name].tolerance, self.workload.get("tolerance", 0))
         if isinstance(own, str) or not tolerance < own < math.inf:
@@ -133,7 +137,7 @@ class Measurement:
     def compare_outputs(self, alive):
         """Stops the rows in which no other agrees with the first; one that differs where another agrees leaves by itself."""
         for row in list(self.rows.values()):
-            seats = {name: self.seat(name, row["threads"]) for name in self.contestants if name != self.first}
+            seats = {name: self.seat(name, row["threads"]) for name, c in self.contestants.items() if name != self.first and c.compared}
             if (self.first, row["threads"]) not in alive:
                 continue
             gaps = {}
@@ -145,9 +149,12 @@ class Measurement:
                         self.leave(seat, str(failure))
             differing = {name: gap for name, gap in gaps.items() if gap}
             try:
-                judged = self.by_definition(alive, row, seats) if differing else None
+                found = self.distances(alive, row, seats) if differing or self.workload.get("judged") else None
             except Failure:
-                judged = None
+                found = None
+            judged = self.by_definition(*found) if found and differing else None
+            if found and self.workload.get("judged"):
+                row["distances"] = {who: distance for who, distance in found[0].items() if not isinstance(distance, str) and distance < math.inf}
             if judged and self.first in judged[0]:
                 row["notes"].append(judged[1])
                 differing = {name: gap for name, gap in differing.items() if name not in judged[0]}

@@ -97,6 +97,13 @@ def launches_of(seconds, launches, long):
     return min(launches, max(2 if long else 3, int(ROW_SECONDS / max(seconds, 1e-3))))
 
 
+def numbers(array):
+    """The array itself; of two bytes without a type, which are bf16, the numbers in f32."""
+    if array.dtype != "V2":
+        return array
+    return (array.view("u2").astype("u4") << 16).view("f4")
+
+
 def distance(ours, theirs):
     """Largest difference of two arrays of one shape as a share of the largest value; infinite where integers differ or one is
     finite and the other is not."""

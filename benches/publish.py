@@ -14,14 +14,14 @@ import sys
 
 import algorithms
 import figure
-from report import NARROW, amount, facts, measured, share, summary_lines, threads_word, typical, verdicts
+from report import NARROW, amount, facts, is_judged, measured, share, summary_lines, threads_word, typical, verdicts
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS, README, PAGE, FIGURE = (ROOT / path for path in ("benches/results.json", "README.md", "docs/performance.md", "docs/performance.svg"))
 BEGIN, END = "<!-- written by benches/publish.py from benches/results.json -->", "<!-- end of results -->"
 
 
-WHOLE = ["networks", "gemm"]
+WHOLE = ["networks", "gemm", "low_precision"]
 # Rows of the other suites that are shown.
 SLOWEST = 6
 
@@ -49,6 +49,8 @@ def compact(report):
                                  "stages": detail.get("stages", []), "kernel_count": detail.get("kernel_count", 0)}
                 if algorithms.has_choice(row):
                     row["detail"]["algorithms"] = detail.get("algorithms")
+            if "distances" in row:
+                row["distances"] = {who: digits(value) for who, value in row["distances"].items()}
             row.pop("skipped", None)
             if "error" in row:
                 row["error"] = row["error"].replace(f"{ROOT}/", "")
@@ -69,6 +71,8 @@ def table(part):
     limited = metric == "latency_ms" and part["suite"] not in NARROW
     header = ["", "threads", "tilewright"] + (["of the limit"] if limited else [])
     lines = [header + [f"{peer} over tilewright" for peer in peers]]
+    if is_judged(part):
+        lines[0] += [f"{who} from the definition" for who in ["tilewright", *peers]]
     lines.append(["---"] + ["---:"] * (len(lines[0]) - 1))
     for row in shown(part):
         cells = [row["name"] + (" *" if row["disturbed"] else ""), str(row["threads"]), amount(typical(row["contestants"]["tilewright"], metric), metric)]
@@ -77,8 +81,16 @@ def table(part):
         for peer in peers:
             r = row["ratios"].get(peer)
             cells.append(f"{r['ratio']:.2f} ({r['low']:.2f} to {r['high']:.2f})" if r else "")
-        lines.append(cells)
+        lines.append(cells + distances(part, row))
     return ["| " + " | ".join(cells) + " |" for cells in lines]
+
+
+def distances(part, row):
+    """How far the outputs of each contestant are from the graph as it is written."""
+    if not is_judged(part):
+        return []
+    found = row.get("distances", {})
+    return [f"{found[who]:.2g}" if who in found else "" for who in ["tilewright", *part["peers"]]]
 
 
 def results(report):

@@ -57,6 +57,25 @@ WORDS = {"latency_ms": ("faster", "slower", "time"), "prepare_ms": ("faster to c
          "memory_bytes": ("smaller", "larger", "memory")}
 
 
+def is_judged(part):
+    """Returns true if the report has how far outputs are from the graphs as they are written."""
+    return any("distances" in row for row in part["rows"])
+
+
+def distance_lines(part):
+    """In how many networks tilewright is no farther from the definition than each peer. Thread counts of one network give the same outputs."""
+    lines = []
+    for peer in part["peers"]:
+        pairs = {row["name"]: (row["distances"]["tilewright"], row["distances"][peer]) for row in measured(part)
+                 if {"tilewright", peer} <= set(row.get("distances", {}))}
+        if pairs:
+            no_farther = sum(ours <= theirs for ours, theirs in pairs.values())
+            means = [statistics.geometric_mean(max(pair[i], 1e-9) for pair in pairs.values()) for i in range(2)]
+            lines.append(f"Outputs are no farther from the graph as it is written, without optimizations, than those of {peer} in {no_farther} of {len(pairs)} networks; "
+                         f"geometric mean of the largest difference as a share of the largest value: {means[0]:.2g}, {peer} {means[1]:.2g}.")
+    return lines
+
+
 def summary_lines(part):
     lines = []
     for peer, (wins, ties, losses, means) in verdicts(part).items():
@@ -64,7 +83,7 @@ def summary_lines(part):
         better, worse, quantity = WORDS[part["metric"]]
         lines.append(f"Against {peer}: {better} in {wins} of {wins + ties + losses} rows, equal within the interval in {ties}, "
                      f"{worse} in {losses}; geometric mean of the {quantity} of {peer} over tilewright's: {ratios}.")
-    return lines + algorithms.lines(part) + ilp_lines(part)
+    return lines + distance_lines(part) + algorithms.lines(part) + ilp_lines(part)
 
 
 def ilp_ms(row):
@@ -86,7 +105,7 @@ def ilp_lines(part):
 
 
 # Suites whose products have operands of 8 or 16 bits; the limit is that of f32 or f64.
-NARROW = ["int8", "bf16"]
+NARROW = ["int8", "bf16", "low_precision"]
 
 
 def share(part, row):
@@ -103,6 +122,8 @@ def table_of(part):
         header += ["chosen", "from the fastest"]
     for peer in part["peers"]:
         header += [peer, "ratio", "95 %"]
+    apart = ["tilewright", *part["peers"]] if is_judged(part) else []
+    header += [f"{who} from the definition" for who in apart]
     body = []
     for row in part["rows"]:
         if "error" in row:
@@ -123,6 +144,8 @@ def table_of(part):
                 cells += [amount(typical(row["contestants"][peer], metric), metric), f"{r['ratio']:.2f}", f"{r['low']:.2f} to {r['high']:.2f}"]
             else:
                 cells += ["", "", ""]
+        found = row.get("distances", {})
+        cells += [f"{found[who]:.2g}" if who in found else "" for who in apart]
         body.append(cells)
     return header, body
 

@@ -1,7 +1,9 @@
 """Suites of workloads.
 
-A workload is {name, kind, path, inputs: {name: .npy file}, dims, options, tolerance}. Kinds: "onnx" is any ONNX file, "product" one that
-holds a single f32 matrix product, "tile" a program of the text language, "schedule" one with a schedule by hand. Making one may fail for want of a package or a file;
+A workload is {name, kind, path, inputs: {name: .npy file}, dims, options, tolerance, rounded, judged}: integers that are `rounded` may differ by a step;
+of one that is `judged` the report has how far outputs are from the graph as it is written. Kinds: "onnx" is any ONNX file, "product" one that
+holds a single f32 matrix product, "bf16", "f16", "integers" one with a product of such operands, "weights" one with a product by `bytes` bytes of
+narrow weights, "tile" a program of the text language, "schedule" one with a schedule by hand. Making one may fail for want of a package or a file;
 then its reason is yielded instead.
 """
 import csv
@@ -12,6 +14,7 @@ import sys
 
 import algorithms
 import architectures
+import low_precision
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = ROOT / "target" / "bench"
@@ -78,12 +81,18 @@ def quantised(name):
     except ValueError as error:
         raise Missing(f"ONNX Runtime's tool refuses it: {error}") from error
     # A number near the middle of two steps becomes either, in any of the programs.
-    return {**workload, "name": f"{name}_int8", "path": str(path), "tolerance": 5e-2}
+    return {**workload, "name": f"{name}_int8", "path": str(path), "tolerance": 5e-2, "judged": True}
 
 
 def in_bf16(name):
     """A network of models.json whose products and convolutions may take operands of bf16."""
-    return {**network(name), "name": f"{name}_bf16", "options": ["--precision", "bf16"], "tolerance": 5e-2}
+    return {**network(name), "name": f"{name}_bf16", "options": ["--precision", "bf16"], "tolerance": 5e-2, "judged": True}
+
+
+def low_precision_product(make):
+    workload = make()
+    arrays = workload.pop("arrays")
+    return {**workload, "inputs": save_inputs(workload["name"], arrays)}
 
 
 def architecture(name):
@@ -280,6 +289,9 @@ SUITES = {
     "bf16": {
         "title": "Networks, batch 1, f32 with leave to compute in bf16", "peers": ["openvino_bf16"], "threads": [1, 2],
         "rows": lambda: [(f"{name}_bf16", lambda name=name: in_bf16(name)) for name, _ in network_rows()]},
+    "low_precision": {
+        "title": "Products with operands of 16 and 8 bits, and one row by weights of 8 and 4 bits", "peers": ["onnxruntime", "openvino", "openvino_bf16", "vector_sum"], "threads": [1],
+        "rows": lambda: [(name, lambda make=make: low_precision_product(make)) for name, make in low_precision.rows()]},
     "architectures": {
         "title": "Published architectures with seeded weights: sound, text, detectors, quantised and half precision", "peers": ["onnxruntime"], "threads": [1],
         "rows": architecture_rows},

@@ -1,6 +1,6 @@
 """ONNX Runtime, its processor provider, every graph optimization."""
 REQUIRES = ["onnxruntime", "numpy"]
-KINDS = {"onnx", "product"}
+KINDS = {"onnx", "product", "f16", "integers", "weights"}
 
 
 def version():

@@ -17,7 +17,7 @@ OPTIONS = types.SimpleNamespace(launches=2, rounds=2, seconds=0.01)
 
 
 class Fake:
-    tolerance, in_process = 1e-3, True
+    tolerance, in_process, compared = 1e-3, True, True
     spread = definition = None
 
     def __init__(self, name, mode="good", ms=5.0, serial=False):
@@ -41,11 +41,11 @@ class Fake:
         return {"target": "none", "peak_gflops": 1.0, "flops": 1, "least_bytes": 1, "peak_memory_bytes": 1, "stages": [], "kernels": []}
 
 
-def run(*fakes, counts=(1,), options=OPTIONS):
-    apart = lambda ours, theirs: abs(ours[0] - theirs[0])
+def run(*fakes, counts=(1,), options=OPTIONS, workload={}):
+    apart = lambda ours, theirs, rounded=False: abs(ours[0] - theirs[0])
     with tempfile.TemporaryDirectory() as folder, mock.patch.object(measure, "TARGET", pathlib.Path(folder)), \
             mock.patch.object(measure, "difference", apart):
-        return measure.Measurement({"name": "row"}, list(counts), list(fakes), options, "latency_ms").run()
+        return measure.Measurement({"name": "row", **workload}, list(counts), list(fakes), options, "latency_ms").run()
 
 
 class Rows(unittest.TestCase):
@@ -79,6 +79,19 @@ class Rows(unittest.TestCase):
             self.assertEqual(len(row["notes"]), not stops)
             if not stops:
                 self.assertIn("ours by 0.4, theirs by 0.6, third by 0.6", row["notes"][0])
+
+    def test_distances_from_the_definition_are_told_where_a_workload_is_judged(self):
+        theirs = Fake("theirs")
+        theirs.definition = 1.25
+        for workload, wanted in [({}, None), ({"judged": True}, {"ours": 0.25, "theirs": 0.25})]:
+            row, = run(Fake("ours"), theirs, workload=workload)
+            self.assertEqual(row.get("distances"), wanted)
+
+    def test_outputs_that_are_not_those_of_the_workload_are_not_compared(self):
+        other = Fake("other", "wrong")
+        other.compared = False
+        row, = run(Fake("ours"), Fake("theirs"), other)
+        self.assertEqual(list(row["ratios"]), ["theirs", "other"])
 
     def test_one_peer_that_differs_where_another_agrees_is_left_out(self):
         row, = run(Fake("ours"), Fake("theirs", "wrong"), Fake("good"))
