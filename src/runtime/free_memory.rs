@@ -1,14 +1,38 @@
 //! Memory of runs that have ended, for the next ones. The sessions of a pool share it: many bindings of one model need no
 //! more memory than the largest of them.
 
-use crate::bytes::advise_huge_pages;
+use crate::bytes::{MARGIN, pages_with_margins};
 use crate::{Error, Result};
 use memmap2::MmapMut;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard};
 
 /// Memory that no run uses.
 #[derive(Default)]
-pub(crate) struct FreeMemory(Mutex<Vec<MmapMut>>);
+pub(crate) struct FreeMemory(Mutex<Vec<RunMemory>>);
+
+/// Memory of one run, with a margin of pages on both sides.
+pub(crate) struct RunMemory(MmapMut);
+
+impl RunMemory {
+    fn new(bytes: usize) -> std::io::Result<RunMemory> {
+        Ok(RunMemory(pages_with_margins(bytes)?))
+    }
+}
+
+impl Deref for RunMemory {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0[MARGIN..self.0.len() - MARGIN]
+    }
+}
+
+impl DerefMut for RunMemory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let end = self.0.len() - MARGIN;
+        &mut self.0[MARGIN..end]
+    }
+}
 
 impl FreeMemory {
     /// At least `bytes` bytes for one run; their contents are left over from others. Where none is large enough, new memory
@@ -16,9 +40,9 @@ impl FreeMemory {
     ///
     /// # Errors
     /// [`Error::Io`] where the system has no memory.
-    pub fn take(&self, bytes: usize) -> Result<MmapMut> {
+    pub fn take(&self, bytes: usize) -> Result<RunMemory> {
         let mut free = self.list();
-        let fits = |(_, pages): &(usize, &MmapMut)| pages.len() >= bytes;
+        let fits = |(_, pages): &(usize, &RunMemory)| pages.len() >= bytes;
         let smallest = free.iter().enumerate().filter(fits).min_by_key(|(_, pages)| pages.len()).map(|(i, _)| i);
         if let Some(i) = smallest {
             return Ok(free.swap_remove(i));
@@ -27,18 +51,15 @@ impl FreeMemory {
             free.swap_remove(i);
         }
         drop(free);
-        let new = MmapMut::map_anon(bytes.max(1));
-        let pages = new.map_err(|e| Error::Io(format!("{bytes} bytes of memory for a run: {e}")))?;
-        advise_huge_pages(&pages);
-        Ok(pages)
+        RunMemory::new(bytes).map_err(|e| Error::Io(format!("{bytes} bytes of memory for a run: {e}")))
     }
 
     /// Takes memory back.
-    pub fn give(&self, pages: MmapMut) {
+    pub fn give(&self, pages: RunMemory) {
         self.list().push(pages);
     }
 
-    fn list(&self) -> MutexGuard<'_, Vec<MmapMut>> {
+    fn list(&self) -> MutexGuard<'_, Vec<RunMemory>> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
@@ -46,6 +67,15 @@ impl FreeMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_has_pages_before_and_behind_it() {
+        let memory = FreeMemory::default().take(5000).unwrap();
+        let (inner, whole) = (memory.as_ptr_range(), memory.0.as_ptr_range());
+        assert_eq!(memory.len(), 5000);
+        assert_eq!(inner.start as usize % MARGIN, 0);
+        assert_eq!([inner.start as usize - whole.start as usize, whole.end as usize - inner.end as usize], [MARGIN; 2]);
+    }
 
     #[test]
     fn runs_one_after_the_other_share_the_largest_memory() {
