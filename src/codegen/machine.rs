@@ -137,6 +137,8 @@ pub struct Core {
     vendor: &'static [u8; 12],
     family: u32,
     models: &'static [RangeInclusive<u32>],
+    /// Other models that have tile registers are taken for this core: later ones, and those of virtual machines that hide the number.
+    is_any_with_tiles: bool,
 }
 
 impl Core {
@@ -151,6 +153,7 @@ impl Core {
         family: 0x19,
         // servers, one of which was measured; Zen 3 has lower numbers of the family
         models: &[0x10..=0x1f],
+        is_any_with_tiles: false,
     };
 
     const ZNVER5: Core = Core {
@@ -161,6 +164,7 @@ impl Core {
         family: 0x1a,
         // servers, one of which was measured; some others of the family have vectors of half the width
         models: &[0..=0x1f],
+        is_any_with_tiles: false,
     };
 
     const SAPPHIRE_RAPIDS: Core = Core {
@@ -171,6 +175,7 @@ impl Core {
         family: 6,
         // and Emerald Rapids, which was measured
         models: &[0x8f..=0x8f, 0xcf..=0xcf],
+        is_any_with_tiles: true,
     };
 
     /// The core of this processor.
@@ -181,7 +186,7 @@ impl Core {
 
     fn is(&self, id: ProcessorId) -> bool {
         (*self.vendor, self.family) == (id.vendor, id.family)
-            && self.models.iter().any(|models| models.contains(&id.model))
+            && (self.models.iter().any(|models| models.contains(&id.model)) || self.is_any_with_tiles && id.has_tiles)
     }
 }
 
@@ -469,10 +474,11 @@ mod tests {
 
     #[test]
     fn a_core_is_known_by_maker_family_and_model() {
-        let core = |vendor: &[u8; 12], family, model| {
-            let id = ProcessorId { vendor: *vendor, family, model };
+        let known = |vendor: &[u8; 12], family, model, has_tiles| {
+            let id = ProcessorId { vendor: *vendor, family, model, has_tiles };
             Core::ALL.into_iter().find(|core| core.is(id)).map(|core| core.name)
         };
+        let core = |vendor, family, model| known(vendor, family, model, false);
         assert_eq!(core(b"AuthenticAMD", 0x1a, 0x02), Some("znver5"));
         assert_eq!(core(b"AuthenticAMD", 0x19, 0x11), Some("znver4"));
         assert_eq!(core(b"GenuineIntel", 6, 0xcf), Some("sapphirerapids"));
@@ -484,5 +490,7 @@ mod tests {
         ] {
             assert_eq!(core(vendor, family, model), None, "{family:x} {model:x}");
         }
+        assert_eq!(known(b"GenuineIntel", 6, 0xa7, true), Some("sapphirerapids"));
+        assert_eq!(known(b"AuthenticAMD", 0x1a, 0x44, true), None);
     }
 }

@@ -126,16 +126,21 @@ pub struct ProcessorId {
     pub family: u32,
     /// The model, with its extension.
     pub model: u32,
+    /// It has tile registers (AMX), whether or not the system lets programs use them.
+    pub has_tiles: bool,
 }
 
 impl ProcessorId {
     /// Of this processor; `None` where there is no `cpuid`.
     #[cfg(target_arch = "x86_64")]
     pub fn host() -> Option<ProcessorId> {
-        use std::arch::x86_64::__cpuid;
-        // SAFETY: every processor of this architecture has the instruction and the first two leaves.
+        use std::arch::x86_64::{__cpuid, __cpuid_count};
+        // SAFETY: every processor of this architecture has the instruction and the first two leaves; the other is read where there is one.
         #[allow(unused_unsafe)]
         let (names, version) = unsafe { (__cpuid(0), __cpuid(1).eax) };
+        // SAFETY: as above.
+        #[allow(unused_unsafe)]
+        let has_tiles = names.eax >= 7 && unsafe { __cpuid_count(7, 0).edx } >> 24 & 1 != 0;
         let mut vendor = [0; 12];
         for (part, word) in vendor.chunks_exact_mut(4).zip([names.ebx, names.edx, names.ecx]) {
             part.copy_from_slice(&word.to_le_bytes());
@@ -143,7 +148,7 @@ impl ProcessorId {
         let (family, model) = (version >> 8 & 0xf, version >> 4 & 0xf);
         let extended = if family == 0xf { version >> 20 & 0xff } else { 0 };
         let high = if matches!(family, 0x6 | 0xf) { version >> 12 & 0xf0 } else { 0 };
-        Some(ProcessorId { vendor, family: family + extended, model: model | high })
+        Some(ProcessorId { vendor, family: family + extended, model: model | high, has_tiles })
     }
 
     /// Of this processor; `None` where there is no `cpuid`.
