@@ -4,8 +4,8 @@
 //! of the sum alone does. Where a precision is asked for, a row replaces an operator by the same one of rounded operands: what
 //! computes them may store them in 16 bits, and weights are so from their folding on. Sums stay in f32, and nothing rounds their
 //! result. The rows run once between those that fold constants into weights and those that multiply layouts and algorithms: scales
-//! are in the weights before these are rounded, and no transform sees rounded numbers. Depthwise convolutions, which no instruction
-//! on halves takes, and products where the target has none stand beside those of f32. Where a value is rounded for a convolution,
+//! are in the weights before these are rounded, and no transform sees rounded numbers. Convolutions of groups of channels, which fill
+//! few lanes, and products where the target has none stand beside those of f32. Where a value is rounded for a convolution,
 //! others may read it rounded: then it is stored once, in 16 bits.
 
 use crate::expr::choice::choice;
@@ -60,7 +60,7 @@ pub fn rules() -> Vec<Rule> {
 }
 
 fn conv_of_halves(network: &mut Network, m: &Match) -> Option<Id> {
-    if is_depthwise(network, m) { None } else { of_multiplied_halves(network, m) }
+    if has_groups(m) { None } else { of_multiplied_halves(network, m) }
 }
 
 /// As [`of_halves`], where the target multiplies halves without widening them.
@@ -71,7 +71,12 @@ fn of_multiplied_halves(network: &mut Network, m: &Match) -> Option<Id> {
 
 /// Returns true for the convolution at the root whose groups have one channel each.
 fn is_depthwise(network: &Network, m: &Match) -> bool {
-    matches!(m.root(), (Op::Conv { group, .. }, operands) if *group > 1 && network.shape(operands[1])[1] == 1)
+    has_groups(m) && network.shape(m.root().1[1])[1] == 1
+}
+
+/// Returns true for a convolution at the root of groups of channels.
+fn has_groups(m: &Match) -> bool {
+    matches!(m.root(), (Op::Conv { group, .. }, _) if *group > 1)
 }
 
 /// The operator at the root with operands of 16 bits, where both are f32.
