@@ -117,9 +117,9 @@ fn predict((op, operands): &Key, target: &Target, place: impl Fn(usize, usize) -
 /// Returns true if another algorithm computes the same as this operator, or as a graph that it is a part of.
 fn competes(op: &Op, operands: &[Operand], result: &TensorType, target: &Target) -> bool {
     match op {
-        // An instruction on tiles takes an image with its padding.
-        Op::Conv { group, layout: Layout::Nhwc, .. } if cost::tile_products(target).contains(&operands[0].ty.dtype) => {
-            *group == 1 && operands[1].constant
+        // An instruction on tiles takes an image with its padding, and groups of channels that are wide enough.
+        Op::Conv { layout: Layout::Nhwc, .. } if cost::tile_products(target).contains(&operands[0].ty.dtype) => {
+            operands[1].ty.shape[1] > 1 && operands[1].constant
         }
         // Integers have one algorithm.
         Op::Conv { .. } | Op::MatMul { .. } if !operands[0].ty.dtype.is_float() => false,
@@ -147,7 +147,9 @@ fn is_considered(weights: &[i64], result: &TensorType) -> bool {
 mod tests {
     use super::*;
     use crate::graph::builder::GraphBuilder;
+    use crate::graph::op::Window;
     use crate::graph::rules::toom_cook::{Transforms, numbers};
+    use crate::poly::samples::with_rows;
     use crate::runtime::{DType, Tensor};
 
     /// The price of the output transform of F(4x4, 3x3) over 14x14 tiles of 64 filters, its matrices known or not.
@@ -172,6 +174,34 @@ mod tests {
         let [known, unknown] = [true, false].map(price);
         assert!(1.3 * known < unknown, "{known} and {unknown} ns");
     }
+
+    /// Tiles take groups of channels that fill their rows, and take no depthwise ones: what they are worth is for the planner to say.
+    #[test]
+    fn groups_that_tiles_may_take_are_priced_by_the_planner() {
+        let target = with_rows(Target::by_name("x86-64-amx").unwrap());
+        let price = |channels: i64| {
+            let group = 64 / channels;
+            let window = Window {
+                kernel: vec![3, 3],
+                stride: vec![1; 2],
+                dilation: vec![1; 2],
+                pad_before: vec![0; 2],
+                pad_after: vec![0; 2],
+            };
+            let bf16 = |shape: &[i64]| TensorType::new(DType::BF16, shape);
+            let types =
+                [bf16(&[1, 16, 16, 64]), bf16(&[64, channels, 3, 3]), TensorType::new(DType::F32, &[1, 14, 14, 64])];
+            let operand = |i: usize| Operand { ty: &types[i], constant: i == 1, value: None };
+            let operands = vec![operand(0), operand(1)];
+            let op = Op::Conv { window, group, layout: Layout::Nhwc };
+            let rows = std::iter::once((&op, operands.clone(), &types[2]));
+            Prices::new(&target, rows, |_, _| Constants::SecondCache, 1).price(&op, &operands, &types[2])
+        };
+        let [depthwise, narrow, wide] = [1, 2, 32].map(price);
+        assert_eq!(depthwise, None);
+        assert!(wide.unwrap() < narrow.unwrap(), "{wide:?} and {narrow:?} ns");
+    }
+
     #[test]
     fn constants_of_small_networks_are_cached() {
         let product = |constants| {
