@@ -88,8 +88,13 @@ mod tiles {
             _ => 25,
         };
         static FEATURES: OnceLock<u32> = OnceLock::new();
-        let granted = || if features() >> 24 & 1 == 1 && permitted() { features() } else { 0 };
+        let granted = || if are_there() && permitted() { features() } else { 0 };
         FEATURES.get_or_init(granted) >> bit & 1 == 1
+    }
+
+    /// Returns true if this processor has tile registers, whether or not the system gives them.
+    pub fn are_there() -> bool {
+        features() >> 24 & 1 == 1
     }
 
     /// EDX of leaf 7 of `cpuid`.
@@ -134,13 +139,10 @@ impl ProcessorId {
     /// Of this processor; `None` where there is no `cpuid`.
     #[cfg(target_arch = "x86_64")]
     pub fn host() -> Option<ProcessorId> {
-        use std::arch::x86_64::{__cpuid, __cpuid_count};
-        // SAFETY: every processor of this architecture has the instruction and the first two leaves; the other is read where there is one.
+        use std::arch::x86_64::__cpuid;
+        // SAFETY: every processor of this architecture has the instruction and the first two leaves.
         #[allow(unused_unsafe)]
         let (names, version) = unsafe { (__cpuid(0), __cpuid(1).eax) };
-        // SAFETY: as above.
-        #[allow(unused_unsafe)]
-        let has_tiles = names.eax >= 7 && unsafe { __cpuid_count(7, 0).edx } >> 24 & 1 != 0;
         let mut vendor = [0; 12];
         for (part, word) in vendor.chunks_exact_mut(4).zip([names.ebx, names.edx, names.ecx]) {
             part.copy_from_slice(&word.to_le_bytes());
@@ -148,7 +150,7 @@ impl ProcessorId {
         let (family, model) = (version >> 8 & 0xf, version >> 4 & 0xf);
         let extended = if family == 0xf { version >> 20 & 0xff } else { 0 };
         let high = if matches!(family, 0x6 | 0xf) { version >> 12 & 0xf0 } else { 0 };
-        Some(ProcessorId { vendor, family: family + extended, model: model | high, has_tiles })
+        Some(ProcessorId { vendor, family: family + extended, model: model | high, has_tiles: tiles::are_there() })
     }
 
     /// Of this processor; `None` where there is no `cpuid`.
