@@ -14,12 +14,6 @@ pub(crate) struct FreeMemory(Mutex<Vec<RunMemory>>);
 /// Memory of one run, with a margin of pages on both sides.
 pub(crate) struct RunMemory(MmapMut);
 
-impl RunMemory {
-    fn new(bytes: usize) -> std::io::Result<RunMemory> {
-        Ok(RunMemory(pages_with_margins(bytes)?))
-    }
-}
-
 impl Deref for RunMemory {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
@@ -51,7 +45,8 @@ impl FreeMemory {
             free.swap_remove(i);
         }
         drop(free);
-        RunMemory::new(bytes).map_err(|e| Error::Io(format!("{bytes} bytes of memory for a run: {e}")))
+        let pages = pages_with_margins(bytes);
+        Ok(RunMemory(pages.map_err(|e| Error::Io(format!("{bytes} bytes of memory for a run: {e}")))?))
     }
 
     /// Takes memory back.
@@ -75,6 +70,22 @@ mod tests {
         assert_eq!(memory.len(), 5000);
         assert_eq!(inner.start as usize % MARGIN, 0);
         assert_eq!([inner.start as usize - whole.start as usize, whole.end as usize - inner.end as usize], [MARGIN; 2]);
+    }
+
+    /// The kernel's word for each page of a process: the highest bit is set where the page is mapped.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn pages_before_and_behind_it_are_mapped() {
+        use std::os::unix::fs::FileExt;
+        let memory = FreeMemory::default().take(3 * MARGIN).unwrap();
+        let Ok(words) = std::fs::File::open("/proc/self/pagemap") else { return };
+        let range = memory.as_ptr_range();
+        for at in [range.start as usize - 1, range.end as usize] {
+            let mut word = [0; 8];
+            if words.read_exact_at(&mut word, (at / MARGIN * 8) as u64).is_ok() {
+                assert_eq!(u64::from_le_bytes(word) >> 63, 1, "{at:x}");
+            }
+        }
     }
 
     #[test]
