@@ -51,11 +51,10 @@ def integers(position, kind, bound, *shape):
     return (drawn - (bound // 2 if numpy.dtype(kind).kind == "i" else 0)).astype(kind)
 
 
-def halves(m, n, k, kind, given):
+def halves(name, m, n, k, kind, given):
     """A product of bf16 that is summed in f32, or of f16 that is summed in f16."""
     from onnx import TensorProto, helper
     import numpy
-    name = f"{kind}_{m}x{n}x{k}{'_given' if given else ''}"
     number, stored = {"bf16": (TensorProto.BFLOAT16, bf16), "f16": (TensorProto.FLOAT16, lambda a: a.astype(numpy.float16))}[kind]
     a, b = stored(numbers(0, m, k)), stored(numbers(1, k, n))
     weights = [] if given else [helper.make_tensor("b", number, [k, n], b.tobytes(), raw=True)]
@@ -66,7 +65,7 @@ def halves(m, n, k, kind, given):
     return {**made, "kind": kind, "arrays": arrays, "tolerance": 1e-2, **options}
 
 
-def bytes_of(m, n, k):
+def bytes_of(name, m, n, k):
     """A product of u8 and i8 with a result of u8; both zero points of activations are 128."""
     from onnx import TensorProto, helper, numpy_helper
     import numpy
@@ -74,20 +73,20 @@ def bytes_of(m, n, k):
     weights = [numpy_helper.from_array(integers(1, numpy.int8, 255, k, n), "b"), scalar("as", 0.02, numpy.float32), scalar("az", 128, numpy.uint8),
                scalar("bs", 0.01, numpy.float32), scalar("bz", 0, numpy.int8), scalar("cs", 0.5, numpy.float32), scalar("cz", 128, numpy.uint8)]
     node = helper.make_node("QLinearMatMul", ["a", "as", "az", "b", "bs", "bz", "cs", "cz"], ["c"])
-    made = save(f"u8i8_{m}x{n}x{k}", node, [("a", TensorProto.UINT8, [m, k])], ("c", TensorProto.UINT8, [m, n]), weights)
+    made = save(name, node, [("a", TensorProto.UINT8, [m, k])], ("c", TensorProto.UINT8, [m, n]), weights)
     return {**made, "kind": "integers", "arrays": {"a": integers(0, numpy.uint8, 256, m, k)}, "rounded": True, "tolerance": 1e-2}
 
 
-def weights_of_bytes(m, n, k):
+def weights_of_bytes(name, m, n, k):
     from onnx import TensorProto, helper, numpy_helper
     import numpy
     weights = [numpy_helper.from_array(integers(1, numpy.int8, 255, k, n), "w"), numpy_helper.from_array(numpy.abs(numbers(2, n)) / 127, "s")]
     nodes = [helper.make_node("DequantizeLinear", ["w", "s"], ["b"], axis=1), helper.make_node("MatMul", ["a", "b"], ["c"])]
-    made = save(f"i8_weights_{m}x{n}x{k}", nodes, [("a", TensorProto.FLOAT, [m, k])], ("c", TensorProto.FLOAT, [m, n]), weights)
+    made = save(name, nodes, [("a", TensorProto.FLOAT, [m, k])], ("c", TensorProto.FLOAT, [m, n]), weights)
     return {**made, "kind": "weights", "arrays": {"a": numbers(0, m, k)}, "bytes": n * k}
 
 
-def weights_of_nibbles(m, n, k, level):
+def weights_of_nibbles(name, m, n, k, level):
     """Weights of 4 bits by columns, two in a byte, with the middle 8 as zero."""
     from onnx import TensorProto, helper, numpy_helper
     import numpy
@@ -95,7 +94,6 @@ def weights_of_nibbles(m, n, k, level):
     weights = [numpy_helper.from_array(integers(1, numpy.uint8, 256, n, blocks, BLOCK // 2), "w"),
                numpy_helper.from_array(numpy.abs(numbers(2, n, blocks)) / 8, "s")]
     node = helper.make_node("MatMulNBits", ["a", "w", "s"], ["c"], domain="com.microsoft", K=k, N=n, bits=4, block_size=BLOCK, accuracy_level=level)
-    name = f"i4_weights{'_level4' if level == 4 else ''}_{m}x{n}x{k}"
     made = save(name, node, [("a", TensorProto.FLOAT, [m, k])], ("c", TensorProto.FLOAT, [m, n]), weights, ["com.microsoft"])
     # Activations are rounded to 8 bits.
     tolerance = {"tolerance": 2e-2} if level == 4 else {}
@@ -103,11 +101,20 @@ def weights_of_nibbles(m, n, k, level):
 
 
 def rows():
-    """(name, function that makes the workload), its inputs as arrays."""
-    made = [(f"{kind}_{m}x{n}x{k}{'_given' if given else ''}", lambda s=(m, n, k), kind=kind, given=given: halves(*s, kind, given))
-            for kind in ("bf16", "f16") for given in (False, True) for m, n, k in PRODUCTS]
-    made += [(f"u8i8_{m}x{n}x{k}", lambda s=(m, n, k): bytes_of(*s)) for m, n, k in PRODUCTS]
-    m, n, k = ROW
-    made.append((f"i8_weights_{m}x{n}x{k}", lambda: weights_of_bytes(*ROW)))
-    made += [(f"i4_weights{suffix}_{m}x{n}x{k}", lambda level=level: weights_of_nibbles(*ROW, level)) for suffix, level in (("", 0), ("_level4", 4))]
+    """(name, function that makes the workload with its inputs as arrays)."""
+    made = []
+
+    def add(kind, make, shape, *more, suffix=""):
+        name = f"{kind}_{'x'.join(map(str, shape))}{suffix}"
+        made.append((name, lambda: make(name, *shape, *more)))
+
+    for kind in ("bf16", "f16"):
+        for given in (False, True):
+            for shape in PRODUCTS:
+                add(kind, halves, shape, kind, given, suffix="_given" if given else "")
+    for shape in PRODUCTS:
+        add("u8i8", bytes_of, shape)
+    add("i8_weights", weights_of_bytes, ROW)
+    add("i4_weights", weights_of_nibbles, ROW, 0)
+    add("i4_weights_level4", weights_of_nibbles, ROW, 4)
     return made
